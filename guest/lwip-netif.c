@@ -1,0 +1,202 @@
+/*
+ * lwIP over a NetDriver: see lwip-netif.h.
+ *
+ * Receive: a thread waits for the RX interrupt, copies a batch of frames to pbufs, and runs them
+ * through lwIP under its core lock.  What lwIP sends meanwhile (acknowledgements, mostly) is
+ * queued and published once at the end of the batch, so a batch costs at most one notification.
+ * Send from other threads (an application's data, lwIP's timers) is published at once.  The TX
+ * side of the driver is used only under the core lock.
+ */
+#include "guest/lwip-netif.h"
+#include <gio/gio.h>
+#include <inttypes.h>
+#include <lwip/etharp.h>
+#include <lwip/init.h>
+#include <lwip/netif.h>
+#include <lwip/pbuf.h>
+#include <lwip/tcpip.h>
+#include <netif/ethernet.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#define BATCH     64
+#define MAX_PBUFS 16 /* pieces of one frame to send */
+#define WAIT_US   20000
+#define MTU       1500
+
+static struct {
+    NetDriver *driver;
+    struct netif netif;
+    pthread_t thread;
+    bool batching; /* under the core lock: the receiving thread publishes at its batch's end */
+    bool stopping;
+} stack;
+
+static bool send_pbuf(struct pbuf *p)
+{
+    struct iovec iov[MAX_PBUFS];
+    unsigned count = 0;
+    for (struct pbuf *q = p; q; q = q->next) {
+        if (count == MAX_PBUFS) {
+            return false;
+        }
+        iov[count++] = (struct iovec){q->payload, q->len};
+    }
+    return net_driver_send(stack.driver, NULL, iov, count);
+}
+
+/* netif_linkoutput_fn: one whole Ethernet frame, under the core lock. */
+static err_t output_frame(struct netif *netif, struct pbuf *p)
+{
+    bool sent = send_pbuf(p);
+    if (!sent && stack.batching) {
+        net_driver_flush(stack.driver); /* what is queued must leave before there is room */
+        sent = send_pbuf(p);
+    }
+    if (!stack.batching) {
+        net_driver_flush(stack.driver);
+    }
+    return sent ? ERR_OK : ERR_MEM;
+}
+
+/* netif_init_fn */
+static err_t init_netif(struct netif *netif)
+{
+    netif->name[0] = 'v';
+    netif->name[1] = 'n';
+    netif->output = etharp_output;
+    netif->linkoutput = output_frame;
+    netif->mtu = MTU;
+    netif->hwaddr_len = 6;
+    memcpy(netif->hwaddr, net_driver_mac(stack.driver), 6);
+    netif->flags =
+        NETIF_FLAG_BROADCAST | NETIF_FLAG_ETHARP | NETIF_FLAG_ETHERNET | NETIF_FLAG_LINK_UP;
+    return ERR_OK;
+}
+
+typedef struct RxBatch {
+    struct pbuf *pbufs[BATCH];
+    unsigned count;
+} RxBatch;
+
+/* NetDriverReceiveFunc: copies a frame out of shared RAM; out of memory drops it. */
+static void collect_frame(void *opaque, const NetDriverFrame *frame)
+{
+    RxBatch *batch = opaque;
+    if (frame->size > UINT16_MAX || batch->count == BATCH) {
+        return;
+    }
+    struct pbuf *p = pbuf_alloc(PBUF_RAW, (u16_t)frame->size, PBUF_RAM);
+    if (!p) {
+        return;
+    }
+    uint8_t *to = p->payload; /* PBUF_RAM is one piece */
+    for (unsigned i = 0; i < frame->iovcnt; i++) {
+        memcpy(to, frame->iov[i].iov_base, frame->iov[i].iov_len);
+        to += frame->iov[i].iov_len;
+    }
+    batch->pbufs[batch->count++] = p;
+}
+
+static void input_batch(RxBatch *batch)
+{
+    LOCK_TCPIP_CORE();
+    stack.batching = true;
+    for (unsigned i = 0; i < batch->count; i++) {
+        if (ethernet_input(batch->pbufs[i], &stack.netif) != ERR_OK) {
+            pbuf_free(batch->pbufs[i]);
+        }
+    }
+    stack.batching = false;
+    net_driver_flush(stack.driver);
+    UNLOCK_TCPIP_CORE();
+    batch->count = 0;
+}
+
+static void *receive_thread(void *opaque)
+{
+    RxBatch batch = {0};
+    prctl(PR_SET_TIMERSLACK, 1); /* ns: short sleeps must be short, their default slack is 50 µs */
+    while (!__atomic_load_n(&stack.stopping, __ATOMIC_RELAXED)) {
+        if (net_driver_receive(stack.driver, BATCH, collect_frame, &batch) == 0) {
+            net_driver_wait(stack.driver, WAIT_US);
+        } else {
+            input_batch(&batch);
+        }
+    }
+    return NULL;
+}
+
+static void signal_ready(void *opaque)
+{
+    sys_sem_signal(opaque);
+}
+
+/* lwIP's thread runs as soon as its first callback has. */
+static bool start_lwip(void)
+{
+    sys_sem_t ready;
+    if (sys_sem_new(&ready, 0) != ERR_OK) {
+        return false;
+    }
+    tcpip_init(signal_ready, &ready);
+    sys_arch_sem_wait(&ready, 0);
+    sys_sem_free(&ready);
+    return true;
+}
+
+static ip4_addr_t to_ip4(uint32_t address)
+{
+    return (ip4_addr_t){lwip_htonl(address)};
+}
+
+bool guest_netif_start(NetDriver *driver, const GuestDhcpLease *lease, GError **errp)
+{
+    stack.driver = driver;
+    if (!start_lwip()) {
+        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_FAILED, "lwIP does not start: out of memory");
+        return false;
+    }
+    ip4_addr_t address = to_ip4(lease->address), netmask = to_ip4(lease->netmask),
+               router = to_ip4(lease->router);
+    LOCK_TCPIP_CORE();
+    struct netif *added =
+        netif_add(&stack.netif, &address, &netmask, &router, NULL, init_netif, tcpip_input);
+    if (added) {
+        netif_set_default(added);
+        netif_set_up(added);
+    }
+    UNLOCK_TCPIP_CORE();
+    if (!added || pthread_create(&stack.thread, NULL, receive_thread, NULL) != 0) {
+        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_FAILED, "lwIP does not take the interface");
+        return false;
+    }
+    return true;
+}
+
+void guest_netif_stop(void)
+{
+    __atomic_store_n(&stack.stopping, true, __ATOMIC_RELAXED);
+    pthread_join(stack.thread, NULL);
+    LOCK_TCPIP_CORE();
+    netif_set_down(&stack.netif);
+    netif_remove(&stack.netif);
+    UNLOCK_TCPIP_CORE();
+}
+
+const char *guest_netif_strerror(int err)
+{
+    static const char *const texts[] = {
+        [-ERR_OK] = "no error",          [-ERR_MEM] = "out of memory",
+        [-ERR_BUF] = "out of buffers",   [-ERR_TIMEOUT] = "timed out",
+        [-ERR_RTE] = "no route",         [-ERR_INPROGRESS] = "in progress",
+        [-ERR_VAL] = "bad value",        [-ERR_WOULDBLOCK] = "would block",
+        [-ERR_USE] = "address in use",   [-ERR_ALREADY] = "connecting already",
+        [-ERR_ISCONN] = "connected",     [-ERR_CONN] = "not connected",
+        [-ERR_IF] = "interface error",   [-ERR_ABRT] = "connection aborted",
+        [-ERR_RST] = "connection reset", [-ERR_CLSD] = "connection closed",
+        [-ERR_ARG] = "bad argument",
+    };
+    return err <= 0 && (unsigned)-err < G_N_ELEMENTS(texts) ? texts[-err] : "unknown error";
+}

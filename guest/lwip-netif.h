@@ -1,0 +1,22 @@
+/*
+ * lwIP as the guest's TCP/IP stack, over a NetDriver.
+ *
+ * One interface a process: lwIP's state is global and has no end.  Public names carry our
+ * prefix because liblwip exports short ones (list_push, sys_init, mem_malloc …).
+ */
+#ifndef GUEST_LWIP_NETIF_H
+#define GUEST_LWIP_NETIF_H
+
+#include "guest/dhcp.h"
+
+/*
+ * Starts lwIP's thread, adds the interface with the lease's addresses, and starts the thread
+ * that receives.  From here on @driver belongs to the stack.  False with error.
+ */
+bool guest_netif_start(NetDriver *driver, const GuestDhcpLease *lease, GError **errp);
+/* Takes the interface down and ends the receiving thread; the caller has @driver again. */
+void guest_netif_stop(void);
+/* What lwIP's error code @err (an err_t) means. */
+const char *guest_netif_strerror(int err);
+
+#endif

@@ -1,0 +1,143 @@
+/*
+ * The `pc` machine class.  Its versions differ in nothing but their name, which the migration
+ * stream carries: a stream saved by QEMU's pc-i440fx-X loads into ours of the same name.
+ *
+ * Not here: RAM (hw/core/machine.c lays it out), the parts on the board (pci-host.c and others).
+ */
+#include <string.h>
+
+#include "hw/i386/pc.h"
+
+/* fw_cfg items: QEMU's docs/specs/fw_cfg.rst and what clients read. */
+enum {
+    FW_CFG_SIGNATURE = 0x00,
+    FW_CFG_ID = 0x01,
+    FW_CFG_RAM_SIZE = 0x03,
+    FW_CFG_NB_CPUS = 0x05,
+    FW_CFG_MAX_CPUS = 0x0f,
+    FW_CFG_FILE_DIR = 0x19,
+};
+#define FW_CFG_ID_TRADITIONAL 1 /* the two ports, without DMA */
+#define PC_RAM_SIZE           (128ull * 1024 * 1024)
+#define PC_RAM_BELOW_4G       0xe0000000ull /* the PCI window begins there */
+
+typedef struct PcMachine {
+    MachineState parent_obj;
+    PcHost *host;
+} PcMachine;
+typedef struct PcMachineClass {
+    MachineClass parent_class;
+} PcMachineClass;
+
+GType pc_machine_get_type(void);
+G_DEFINE_ABSTRACT_TYPE(PcMachine, pc_machine, TYPE_MACHINE)
+
+typedef struct PcVersion {
+    const char *name, *qom_name, *gtype_name;
+} PcVersion;
+#define PC_VERSION(name, gtype)                                                                    \
+    {                                                                                              \
+        (name), name "-machine", (gtype)                                                           \
+    }
+
+/* The first is the default and has the alias `pc`. */
+static const PcVersion versions[] = {
+    PC_VERSION(PC_MACHINE_DEFAULT, "PcMachine-7-2"),
+    PC_VERSION("pc-i440fx-10.2", "PcMachine-10-2"),
+    PC_VERSION("pc-i440fx-11.0", "PcMachine-11-0"),
+    PC_VERSION("pc-i440fx-11.1", "PcMachine-11-1"),
+};
+
+static void put_le64(uint8_t *bytes, uint64_t value)
+{
+    pci_set_long(bytes, (uint32_t)value);
+    pci_set_long(bytes + 4, (uint32_t)(value >> 32));
+}
+
+static void fw_cfg_fill(FwCfg *fw_cfg, const MachineState *machine)
+{
+    static const uint8_t no_files[4];
+    uint8_t bytes[8];
+
+    fw_cfg_add(fw_cfg, FW_CFG_SIGNATURE, "QEMU", 4);
+    pci_set_long(bytes, FW_CFG_ID_TRADITIONAL);
+    fw_cfg_add(fw_cfg, FW_CFG_ID, bytes, 4);
+    put_le64(bytes, machine->ram_size);
+    fw_cfg_add(fw_cfg, FW_CFG_RAM_SIZE, bytes, 8);
+    pci_set_word(bytes, 1);
+    fw_cfg_add(fw_cfg, FW_CFG_NB_CPUS, bytes, 2);
+    fw_cfg_add(fw_cfg, FW_CFG_MAX_CPUS, bytes, 2);
+    fw_cfg_add(fw_cfg, FW_CFG_FILE_DIR, no_files, sizeof(no_files));
+}
+
+static gboolean pc_init(MachineState *machine, GError **errp)
+{
+    PcMachine *pc = G_TYPE_CHECK_INSTANCE_CAST(machine, pc_machine_get_type(), PcMachine);
+
+    pc->host = pc_host_new(machine, errp);
+    if (!pc->host) {
+        return FALSE;
+    }
+    fw_cfg_fill(&pc->host->fw_cfg, machine);
+    return TRUE;
+}
+
+/* QEMU's path is /machine/i440fx/ioapic; clients use the partial one. */
+static bool pc_irq_intercept_in(MachineState *machine, const char *qom_path)
+{
+    return strcmp(qom_path, "ioapic") == 0 || strcmp(qom_path, "i440fx/ioapic") == 0 ||
+           strcmp(qom_path, "/machine/i440fx/ioapic") == 0;
+}
+
+static void pc_machine_init(PcMachine *pc) {}
+
+static void pc_machine_class_init(PcMachineClass *klass)
+{
+    MachineClass *machine_class = &klass->parent_class;
+
+    machine_class->parent_class.qom_name = "generic-pc-machine";
+    machine_class->max_cpus = 1;
+    machine_class->default_ram_id = "pc.ram";
+    machine_class->default_ram_size = PC_RAM_SIZE;
+    machine_class->ram_below_4g = PC_RAM_BELOW_4G;
+    machine_class->init = pc_init;
+    machine_class->irq_intercept_in = pc_irq_intercept_in;
+}
+
+static void version_class_init(gpointer klass, gpointer data)
+{
+    MachineClass *machine_class = klass;
+    const PcVersion *version = data;
+    bool is_default = version == &versions[0];
+
+    machine_class->parent_class.qom_name = version->qom_name;
+    machine_class->name = version->name;
+    machine_class->desc = "Standard PC (i440FX + PIIX, 1996)";
+    machine_class->alias = is_default ? "pc" : NULL;
+    machine_class->is_default = is_default;
+}
+
+static void version_register(const PcVersion *version)
+{
+    const GTypeInfo info = {
+        .class_size = sizeof(PcMachineClass),
+        .class_init = version_class_init,
+        .class_data = version,
+        .instance_size = sizeof(PcMachine),
+    };
+    GType type = g_type_from_name(version->gtype_name);
+
+    if (!type) {
+        type = g_type_register_static(pc_machine_get_type(), version->gtype_name, &info, 0);
+    }
+    qom_register_type(type);
+}
+
+void hw_i386_register_types(void)
+{
+    pc_host_register_types();
+    qom_register_type(pc_machine_get_type());
+    for (unsigned i = 0; i < G_N_ELEMENTS(versions); i++) {
+        version_register(&versions[i]);
+    }
+}

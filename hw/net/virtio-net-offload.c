@@ -1,0 +1,263 @@
+/*
+ * Feature and offload negotiation: between what the user wants, what the peer can take, and what
+ * the driver accepts.
+ *
+ * One table says of each feature what it needs of the peer and which other features it makes no
+ * sense without (virtio 1.2, 5.1.3.1).  A feature that is on by default is masked where it cannot
+ * be had; one that the user asked for by name is an error then.  From the driver's answer follow
+ * the length of the header in front of frames and what the peer may send: both are told to the
+ * peer.  A peer without such a header never sees one, and then no offload is offered.
+ *
+ * Doing offloads in software (x-soft-offloads) is not here.
+ */
+#include <string.h>
+
+#include "hw/net/virtio-net-internal.h"
+#include "util/error.h"
+#include "util/log.h"
+
+/* What a peer can take, a bit each. */
+enum {
+    CAP_CSUM = 1 << 0,
+    CAP_TSO4 = 1 << 1,
+    CAP_TSO6 = 1 << 2,
+    CAP_ECN = 1 << 3,
+    CAP_UFO = 1 << 4,
+    CAP_USO4 = 1 << 5,
+    CAP_USO6 = 1 << 6,
+    CAP_NEVER = 1 << 7, /* of no peer: not in this version */
+};
+
+typedef struct NetFeature {
+    unsigned bit;
+    const char *property; /* NULL: follows from other properties */
+    unsigned caps;        /* all of them */
+    VirtioFeatures needs; /* any of them; 0: none */
+    const char *needs_property;
+} NetFeature;
+
+#define F(name)          VIRTIO_FEATURE(VIRTIO_NET_F_##name)
+#define NEEDS_CSUM       F(CSUM), "csum"
+#define NEEDS_GUEST_CSUM F(GUEST_CSUM), "guest_csum"
+#define NEEDS_CTRL_VQ    F(CTRL_VQ), "ctrl_vq"
+
+/* In an order in which every feature comes after those it needs. */
+static const NetFeature net_features[] = {
+    {VIRTIO_NET_F_CSUM, "csum", CAP_CSUM},
+    {VIRTIO_NET_F_GUEST_CSUM, "guest_csum", CAP_CSUM},
+    {VIRTIO_NET_F_GSO, "gso", CAP_TSO4 | CAP_TSO6 | CAP_ECN, NEEDS_CSUM},
+    {VIRTIO_NET_F_HOST_TSO4, "host_tso4", CAP_TSO4, NEEDS_CSUM},
+    {VIRTIO_NET_F_HOST_TSO6, "host_tso6", CAP_TSO6, NEEDS_CSUM},
+    {VIRTIO_NET_F_HOST_ECN, "host_ecn", CAP_ECN, F(HOST_TSO4) | F(HOST_TSO6), "host_tso4"},
+    {VIRTIO_NET_F_HOST_UFO, "host_ufo", CAP_UFO, NEEDS_CSUM},
+    {VIRTIO_NET_F_HOST_USO, "host_uso", CAP_USO4 | CAP_USO6, NEEDS_CSUM},
+    {VIRTIO_NET_F_GUEST_TSO4, "guest_tso4", CAP_TSO4, NEEDS_GUEST_CSUM},
+    {VIRTIO_NET_F_GUEST_TSO6, "guest_tso6", CAP_TSO6, NEEDS_GUEST_CSUM},
+    {VIRTIO_NET_F_GUEST_ECN, "guest_ecn", CAP_ECN, F(GUEST_TSO4) | F(GUEST_TSO6), "guest_tso4"},
+    {VIRTIO_NET_F_GUEST_UFO, "guest_ufo", CAP_UFO, NEEDS_GUEST_CSUM},
+    {VIRTIO_NET_F_GUEST_USO4, "guest_uso4", CAP_USO4, NEEDS_GUEST_CSUM},
+    {VIRTIO_NET_F_GUEST_USO6, "guest_uso6", CAP_USO6, NEEDS_GUEST_CSUM},
+    {VIRTIO_NET_F_CTRL_RX, "ctrl_rx", 0, NEEDS_CTRL_VQ},
+    {VIRTIO_NET_F_CTRL_VLAN, "ctrl_vlan", 0, NEEDS_CTRL_VQ},
+    {VIRTIO_NET_F_CTRL_RX_EXTRA, "ctrl_rx_extra", 0, NEEDS_CTRL_VQ},
+    {VIRTIO_NET_F_CTRL_MAC_ADDR, "ctrl_mac_addr", 0, NEEDS_CTRL_VQ},
+    {VIRTIO_NET_F_CTRL_GUEST_OFFLOADS, "ctrl_guest_offloads", 0, NEEDS_CTRL_VQ},
+    {VIRTIO_NET_F_GUEST_ANNOUNCE, "guest_announce", 0, NEEDS_CTRL_VQ},
+    /* Refused by name when asked for (virtio-net-props.c). */
+    {VIRTIO_NET_F_MQ, NULL, CAP_NEVER},
+    {VIRTIO_NET_F_RSS, NULL, CAP_NEVER},
+    {VIRTIO_NET_F_HASH_REPORT, NULL, CAP_NEVER},
+    {VIRTIO_NET_F_RSC_EXT, NULL, CAP_NEVER},
+    {VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO, NULL, CAP_NEVER},
+    {VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO_CSUM, NULL, CAP_NEVER},
+    {VIRTIO_NET_F_HOST_UDP_TUNNEL_GSO, NULL, CAP_NEVER},
+    {VIRTIO_NET_F_HOST_UDP_TUNNEL_GSO_CSUM, NULL, CAP_NEVER},
+};
+
+#define NAME(name) [VIRTIO_NET_F_##name] = "VIRTIO_NET_F_" #name
+const char *const virtio_net_feature_names[128] = {
+    NAME(CSUM),
+    NAME(GUEST_CSUM),
+    NAME(CTRL_GUEST_OFFLOADS),
+    NAME(MTU),
+    NAME(MAC),
+    NAME(GSO),
+    NAME(GUEST_TSO4),
+    NAME(GUEST_TSO6),
+    NAME(GUEST_ECN),
+    NAME(GUEST_UFO),
+    NAME(HOST_TSO4),
+    NAME(HOST_TSO6),
+    NAME(HOST_ECN),
+    NAME(HOST_UFO),
+    NAME(MRG_RXBUF),
+    NAME(STATUS),
+    NAME(CTRL_VQ),
+    NAME(CTRL_RX),
+    NAME(CTRL_VLAN),
+    NAME(CTRL_RX_EXTRA),
+    NAME(GUEST_ANNOUNCE),
+    NAME(MQ),
+    NAME(CTRL_MAC_ADDR),
+    NAME(NOTF_COAL),
+    NAME(GUEST_USO4),
+    NAME(GUEST_USO6),
+    NAME(HOST_USO),
+    NAME(HASH_REPORT),
+    NAME(RSS),
+    NAME(RSC_EXT),
+    NAME(STANDBY),
+    NAME(SPEED_DUPLEX),
+    NAME(GUEST_UDP_TUNNEL_GSO),
+    NAME(GUEST_UDP_TUNNEL_GSO_CSUM),
+    NAME(HOST_UDP_TUNNEL_GSO),
+    NAME(HOST_UDP_TUNNEL_GSO_CSUM),
+};
+
+size_t virtio_net_config_length(VirtioFeatures features)
+{
+    static const struct {
+        VirtioFeatures features;
+        size_t end;
+    } fields[] = {
+        {F(RSS) | F(HASH_REPORT), 24}, /* up to supported_hash_types */
+        {F(SPEED_DUPLEX), 17},         {F(MTU), 12}, {F(MQ), 10}, {F(STATUS), 8},
+    };
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(fields); i++) {
+        if (features & fields[i].features) {
+            return fields[i].end;
+        }
+    }
+    return ETH_MAC_LEN;
+}
+
+static unsigned caps_to_bits(const NetCaps *caps)
+{
+    const NetOffloads *o = &caps->offloads;
+
+    if (!caps->vnet_hdr) {
+        return 0;
+    }
+    return (o->csum ? CAP_CSUM : 0) | (o->tso4 ? CAP_TSO4 : 0) | (o->tso6 ? CAP_TSO6 : 0) |
+           (o->ecn ? CAP_ECN : 0) | (o->ufo ? CAP_UFO : 0) | (o->uso4 ? CAP_USO4 : 0) |
+           (o->uso6 ? CAP_USO6 : 0);
+}
+
+VirtioFeatures virtio_net_mask_features(VirtioFeatures wanted, const NetCaps *caps)
+{
+    unsigned have = caps_to_bits(caps);
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(net_features); i++) {
+        const NetFeature *f = &net_features[i];
+
+        if ((f->caps & ~have) || (f->needs && !(wanted & f->needs))) {
+            wanted &= ~VIRTIO_FEATURE(f->bit);
+        }
+    }
+    return wanted;
+}
+
+/* Why feature @f, asked for by name, cannot be had. */
+static gboolean feature_error(VirtIONet *n, const NetFeature *f, unsigned have, GError **errp)
+{
+    NetClient *peer = n->nc ? n->nc->peer : NULL;
+
+    if (!(f->caps & ~have)) {
+        return error_set(errp, "%s=on is not possible without %s=on", f->property,
+                         f->needs_property);
+    }
+    if (!peer) {
+        return error_set(errp, "%s=on is not possible without a netdev that can take it (off is)",
+                         f->property);
+    }
+    return error_set(errp, "%s=on is not possible with netdev '%s' of type %s (off is)",
+                     f->property, peer->name, peer->ops->type);
+}
+
+VirtioFeatures virtio_net_get_features(VirtIODevice *vdev, VirtioFeatures wanted, GError **errp)
+{
+    VirtIONet *n = VIRTIO_NET(vdev);
+    NetCaps caps = {0};
+
+    if (n->nc) {
+        net_peer_caps(n->nc, &caps);
+    }
+
+    VirtioFeatures offered = virtio_net_mask_features(wanted, &caps);
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(net_features); i++) {
+        const NetFeature *f = &net_features[i];
+
+        if (f->property && (wanted & ~offered & VIRTIO_FEATURE(f->bit)) &&
+            property_was_set(OBJECT(n), f->property)) {
+            feature_error(n, f, caps_to_bits(&caps), errp);
+            break;
+        }
+    }
+    return offered;
+}
+
+uint64_t virtio_net_guest_offload_mask(void)
+{
+    return (uint64_t)(F(GUEST_CSUM) | F(GUEST_TSO4) | F(GUEST_TSO6) | F(GUEST_ECN) | F(GUEST_UFO) |
+                      F(GUEST_USO4) | F(GUEST_USO6));
+}
+
+void virtio_net_offloads_from_features(uint64_t features, NetOffloads *offloads)
+{
+    bool csum = features & (uint64_t)F(GUEST_CSUM);
+
+    /* Segments have partial checksums: without the one a guest cannot have the other, whatever
+     * GUEST_OFFLOADS_SET leaves on. */
+    *offloads = (NetOffloads){
+        .csum = csum,
+        .tso4 = csum && features & (uint64_t)F(GUEST_TSO4),
+        .tso6 = csum && features & (uint64_t)F(GUEST_TSO6),
+        .ufo = csum && features & (uint64_t)F(GUEST_UFO),
+        .uso4 = csum && features & (uint64_t)F(GUEST_USO4),
+        .uso6 = csum && features & (uint64_t)F(GUEST_USO6),
+    };
+    offloads->ecn = (offloads->tso4 || offloads->tso6) && features & (uint64_t)F(GUEST_ECN);
+}
+
+void virtio_net_apply_offloads(VirtIONet *n)
+{
+    NetOffloads offloads;
+
+    if (!n->nc || !n->nc->vnet_hdr_len) {
+        return;
+    }
+    virtio_net_offloads_from_features(n->ctrl.guest_offloads, &offloads);
+    if (!net_peer_set_offloads(n->nc, &offloads)) {
+        log_printf("virtio-net: %s: the back end does not take the driver's offloads", n->nc->name);
+    }
+}
+
+/* Frames to and from the peer have a header of the guest's length if the peer can, else of the
+ * length that every kernel knows, else none. */
+static void apply_header(VirtIONet *n)
+{
+    NetCaps caps = {0};
+
+    if (!n->nc || !n->nc->peer) {
+        return;
+    }
+    net_peer_caps(n->nc, &caps);
+    if (caps.vnet_hdr && (net_peer_set_vnet_hdr_len(n->nc, n->guest_hdr_len) ||
+                          net_peer_set_vnet_hdr_len(n->nc, VIRTIO_NET_HDR_LEN_SHORT))) {
+        return;
+    }
+    net_peer_set_vnet_hdr_len(n->nc, 0);
+}
+
+void virtio_net_apply_features(VirtIONet *n, VirtioFeatures features)
+{
+    bool full = features & (VIRTIO_FEATURE(VIRTIO_F_VERSION_1) | F(MRG_RXBUF));
+
+    n->mergeable = features & F(MRG_RXBUF);
+    n->guest_hdr_len = full ? VIRTIO_NET_HDR_LEN_FULL : VIRTIO_NET_HDR_LEN_SHORT;
+    n->ctrl.guest_offloads = (uint64_t)features & virtio_net_guest_offload_mask();
+    apply_header(n);
+    virtio_net_apply_offloads(n);
+}

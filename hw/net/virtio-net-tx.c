@@ -1,0 +1,349 @@
+/*
+ * The transmit engine: from descriptor chains to the peer.
+ *
+ * A flush pops a batch of chains into the queue's hand, lays a NetPacket over the guest memory of
+ * each (nothing is copied or allocated), offers the batch to the peer, and returns what the peer
+ * took with one used-index store and one interrupt decision.  What it did not take stays in the
+ * hand, in order, and is offered first next time: so nothing is lost, sent twice or overtaken.
+ *
+ * In front of each frame the driver puts a header of guest_hdr_len bytes.  The peer may want none,
+ * one of the same length, or (old kernels) one of another length; the first two cost nothing, the
+ * third goes through the bounce buffer, as do chains of more buffers than a system call takes.
+ *
+ * When to flush is the policy's business (virtio-net-txpolicy.c).
+ */
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+
+#include "hw/net/virtio-net-internal.h"
+#include "util/iov.h"
+#include "util/log.h"
+
+/* Buffers of one packet: IOV_MAX, less room for what a back end puts in front. */
+#define TX_IOV_MAX (IOV_MAX - 8)
+
+/* Takes @bytes off the front of the readable buffers, in place (their guest addresses too: the
+ * packet may have to be translated again).  Returns the first buffer that is left. */
+static unsigned element_skip(VirtQueueElement *elem, size_t bytes)
+{
+    unsigned i = 0;
+
+    while (i < elem->out_num && bytes >= elem->sg[i].iov_len) {
+        bytes -= elem->sg[i++].iov_len;
+    }
+    if (bytes) {
+        elem->sg[i].iov_base = (uint8_t *)elem->sg[i].iov_base + bytes;
+        elem->sg[i].iov_len -= bytes;
+        elem->gpa[i] += bytes;
+    }
+    return i;
+}
+
+static TxKind tx_reject(VirtIONetQueue *q, NetDropReason reason, size_t size)
+{
+    guest_error("virtio-net: queue %u: frame of %zu bytes with its header %s", q->index, size,
+                reason == NET_DROP_TOO_LONG ? "is too long" : "is too short");
+    virtio_net_tx_drop(q, reason);
+    return TX_BAD;
+}
+
+/* Looks at slot @i's chain and lays the packet over it. */
+static TxKind tx_prepare(VirtIONetQueue *q, unsigned i)
+{
+    TxHand *hand = &q->tx_hand;
+    VirtQueueElement *elem = hand->elems[i];
+    NetPacket *pkt = &hand->pkts[i];
+    unsigned hdr = q->n->guest_hdr_len, peer_hdr = q->nc->vnet_hdr_len;
+    unsigned first = 0;
+
+    if (elem->out_size <= hdr) {
+        return tx_reject(q, NET_DROP_BAD_HEADER, elem->out_size);
+    }
+    if (elem->out_size > NET_MAX_FRAME) {
+        return tx_reject(q, NET_DROP_TOO_LONG, elem->out_size);
+    }
+    hand->sizes[i] = (uint32_t)(elem->out_size - hdr);
+    if (elem->out_num > TX_IOV_MAX || (peer_hdr && peer_hdr != hdr)) {
+        return TX_COPY;
+    }
+    pkt->size = elem->out_size;
+    if (!peer_hdr) {
+        first = element_skip(elem, hdr);
+        pkt->size -= hdr;
+    }
+    pkt->iov = elem->sg + first;
+    pkt->iovcnt = elem->out_num - first;
+    return TX_DIRECT;
+}
+
+/* Pops up to @max chains into the empty hand. */
+static void tx_take(VirtIONetQueue *q, unsigned max)
+{
+    TxHand *hand = &q->tx_hand;
+
+    hand->count = virtqueue_pop_batch(q->tx_vq, hand->elems, max);
+    hand->generation = q->n->parent_obj.dma->generation;
+    for (unsigned i = 0; i < hand->count; i++) {
+        hand->kinds[i] = (uint8_t)tx_prepare(q, i);
+    }
+}
+
+/* Host addresses of the chain's buffers from @first on, again.  False: one is no longer there. */
+static bool element_retranslate(DmaSpace *dma, VirtQueueElement *elem, unsigned first)
+{
+    for (unsigned i = first; i < elem->out_num; i++) {
+        uint64_t len = elem->sg[i].iov_len;
+        void *host = dma_translate(dma, elem->gpa[i], &len, false);
+
+        if (!host || len < elem->sg[i].iov_len) {
+            return false;
+        }
+        elem->sg[i].iov_base = host;
+    }
+    return true;
+}
+
+/* The memory map changed while chains were in the hand. */
+static void tx_retranslate(VirtIONetQueue *q)
+{
+    TxHand *hand = &q->tx_hand;
+    DmaSpace *dma = q->n->parent_obj.dma;
+
+    if (hand->generation == dma->generation) {
+        return;
+    }
+    hand->generation = dma->generation;
+    for (unsigned i = 0; i < hand->count; i++) {
+        VirtQueueElement *elem = hand->elems[i];
+        unsigned first = hand->kinds[i] == TX_DIRECT ? hand->pkts[i].iov - elem->sg : 0;
+
+        if (hand->kinds[i] != TX_BAD && !element_retranslate(dma, elem, first)) {
+            virtio_net_tx_drop(q, NET_DROP_BAD_HEADER);
+            hand->kinds[i] = TX_BAD;
+        }
+    }
+}
+
+/* Sends slot @i's chain from the bounce buffer, with the header that the peer expects. */
+static unsigned tx_send_copy(VirtIONetQueue *q, unsigned i)
+{
+    VirtQueueElement *elem = q->tx_hand.elems[i];
+    unsigned hdr = q->n->guest_hdr_len, peer_hdr = q->nc->vnet_hdr_len;
+    size_t frame = q->tx_hand.sizes[i];
+
+    if (peer_hdr + frame > NET_MAX_FRAME) {
+        virtio_net_tx_drop(q, NET_DROP_TOO_LONG);
+        return 1;
+    }
+    memset(q->tx_bounce, 0, peer_hdr);
+    iov_to_buf(elem->sg, elem->out_num, 0, q->tx_bounce, MIN(hdr, peer_hdr));
+    iov_to_buf(elem->sg, elem->out_num, hdr, q->tx_bounce + peer_hdr, frame);
+
+    struct iovec iov = {q->tx_bounce, peer_hdr + frame};
+    NetPacket pkt = {&iov, 1, peer_hdr + frame};
+    unsigned taken = net_send_batch(q->nc, &pkt, 1);
+
+    q->tx_stats.linearised += taken;
+    return taken;
+}
+
+/* Slots of one kind from @at on. */
+static unsigned tx_run_length(const TxHand *hand, unsigned at)
+{
+    unsigned end = at + 1;
+
+    while (end < hand->count && hand->kinds[end] == hand->kinds[at]) {
+        end++;
+    }
+    return end - at;
+}
+
+/* Offers slots [at, at + run) of one kind; returns how many are finished with. */
+static unsigned tx_offer(VirtIONetQueue *q, unsigned at, unsigned run)
+{
+    unsigned done = 0;
+
+    switch (q->tx_hand.kinds[at]) {
+    case TX_BAD:
+        return run;
+    case TX_COPY:
+        while (done < run && tx_send_copy(q, at + done)) {
+            done++;
+        }
+        return done;
+    default:
+        return net_send_batch(q->nc, &q->tx_hand.pkts[at], run);
+    }
+}
+
+static void tx_interrupt(VirtIONetQueue *q)
+{
+    if (virtqueue_should_interrupt(q->tx_vq)) {
+        q->tx_stats.interrupts++;
+        virtio_notify_now(&q->n->parent_obj, q->tx_vq);
+    }
+}
+
+/* Drops the first @done slots. */
+static void tx_hand_advance(TxHand *hand, unsigned done)
+{
+    unsigned left = hand->count - done;
+
+    if (left) {
+        memmove(hand->elems, hand->elems + done, left * sizeof(hand->elems[0]));
+        memmove(hand->pkts, hand->pkts + done, left * sizeof(hand->pkts[0]));
+        memmove(hand->sizes, hand->sizes + done, left * sizeof(hand->sizes[0]));
+        memmove(hand->kinds, hand->kinds + done, left * sizeof(hand->kinds[0]));
+    }
+    hand->count = left;
+}
+
+/* Offers what is in the hand and returns to the driver what is done.  Returns how many. */
+static unsigned tx_send_hand(VirtIONetQueue *q)
+{
+    TxHand *hand = &q->tx_hand;
+    unsigned at = 0, run, done;
+
+    do {
+        bool good = hand->kinds[at] != TX_BAD;
+
+        run = tx_run_length(hand, at);
+        done = tx_offer(q, at, run);
+        for (unsigned i = at; i < at + done; i++) {
+            virtqueue_fill(q->tx_vq, hand->elems[i], 0, i);
+            if (good) {
+                q->tx_stats.packets++;
+                q->tx_stats.bytes += hand->sizes[i];
+            }
+        }
+        at += done;
+    } while (done == run && at < hand->count);
+    if (at) {
+        virtqueue_flush(q->tx_vq, at);
+        q->tx_stats.batches++;
+        tx_interrupt(q);
+    }
+    tx_hand_advance(hand, at);
+    return at;
+}
+
+static int tx_flush(void *opaque)
+{
+    VirtIONetQueue *q = opaque;
+    unsigned burst = (unsigned)q->tx.burst, done = 0;
+
+    tx_retranslate(q);
+    while (q->running && done < burst) {
+        if (!q->tx_hand.count) {
+            tx_take(q, MIN(burst - done, TX_BATCH));
+            if (!q->tx_hand.count) {
+                return (int)done;
+            }
+        }
+        done += tx_send_hand(q);
+        if (q->tx_hand.count) {
+            q->tx_stats.stalls++;
+            return -EBUSY;
+        }
+    }
+    if (done >= burst) {
+        q->tx_stats.bursts++;
+    }
+    return (int)done;
+}
+
+static bool tx_enable_notify(void *opaque)
+{
+    VirtIONetQueue *q = opaque;
+
+    return virtqueue_enable_notify(q->tx_vq);
+}
+
+static void tx_disable_notify(void *opaque)
+{
+    VirtIONetQueue *q = opaque;
+
+    virtqueue_disable_notify(q->tx_vq);
+}
+
+static const TxEngineOps tx_engine = {tx_flush, tx_enable_notify, tx_disable_notify};
+
+static void tx_notified(void *opaque)
+{
+    VirtIONetQueue *q = opaque;
+
+    q->tx_stats.notifications++;
+    if (!tx_scheduler_notified(&q->tx)) {
+        q->tx_stats.spurious++;
+    }
+}
+
+void virtio_net_tx_handler(VirtIODevice *vdev, VirtQueue *vq)
+{
+    VirtIONet *n = VIRTIO_NET(vdev);
+    VirtIONetQueue *q = &n->queues[virtqueue_index(vq) / 2];
+
+    if (event_loop_is_current(n->loop)) {
+        tx_notified(q);
+    } else {
+        bh_schedule(q->tx_bh);
+    }
+}
+
+static void tx_writable(void *opaque)
+{
+    VirtIONetQueue *q = opaque;
+
+    tx_scheduler_writable(&q->tx);
+}
+
+void virtio_net_tx_writable(NetClient *nc)
+{
+    VirtIONetQueue *q = ((VirtIONetClient *)nc)->q;
+
+    /* A peer that is deleted or loses its link says so from the main thread. */
+    if (event_loop_is_current(q->n->loop)) {
+        tx_writable(q);
+    } else {
+        bh_schedule(q->writable_bh);
+    }
+}
+
+void virtio_net_tx_init(VirtIONetQueue *q)
+{
+    VirtIONetConf *conf = &q->n->conf;
+
+    q->tx_bounce = g_malloc(NET_MAX_FRAME);
+    q->tx_bh = bh_new(q->n->loop, tx_notified, q);
+    q->writable_bh = bh_new(q->n->loop, tx_writable, q);
+    tx_scheduler_init(&q->tx, q->n->loop, tx_policy_find(conf->tx), conf->tx_burst,
+                      conf->tx_timer_ns, &tx_engine, q);
+}
+
+void virtio_net_tx_cleanup(VirtIONetQueue *q)
+{
+    tx_scheduler_cleanup(&q->tx);
+    bh_delete(q->tx_bh);
+    bh_delete(q->writable_bh);
+    g_free(q->tx_bounce);
+}
+
+void virtio_net_tx_start(VirtIONetQueue *q)
+{
+    if (virtqueue_ready(q->tx_vq)) {
+        tx_scheduler_start(&q->tx, q->tx_hand.count || !virtqueue_empty(q->tx_vq));
+    }
+}
+
+void virtio_net_tx_stop(VirtIONetQueue *q)
+{
+    tx_scheduler_stop(&q->tx);
+}
+
+void virtio_net_tx_reset(VirtIONetQueue *q)
+{
+    tx_scheduler_reset(&q->tx);
+    bh_cancel(q->tx_bh);
+    q->tx_hand.count = 0;
+}

@@ -1,0 +1,193 @@
+/*
+ * Inside of a virtqueue: what the common part (virtqueue.c), the chain reader
+ * (virtqueue-chain.c) and the ring layout (virtqueue-split.c) share.  A second layout is one more
+ * table of operations.  Devices and transports do not include this.
+ */
+#ifndef HW_VIRTIO_VIRTQUEUE_INTERNAL_H
+#define HW_VIRTIO_VIRTQUEUE_INTERNAL_H
+
+#include <glib.h>
+#include <linux/virtio_ring.h>
+
+#include "hw/virtio/ring-access.h"
+#include "hw/virtio/virtqueue.h"
+
+/* Buffers that fit an element without an allocation: a virtio-net header and a few pieces. */
+#define VIRTQUEUE_INLINE_SG 8
+/* Larger arrays than this go back to the allocator with the element, so that a guest's giant
+ * chains do not stay in our memory. */
+#define VIRTQUEUE_KEEP_SG 64
+/* Entries of one element; above VIRTQUEUE_MAX_CHAIN because a buffer may straddle RAM pieces. */
+#define VIRTQUEUE_MAX_SG 65535
+
+/* One ring layout.  Every function is called with the ring mapped and the queue not broken. */
+typedef struct VirtQueueOps {
+    const char *name;
+    /* Translates the ring areas; NULL, or why that cannot be. */
+    const char *(*map)(VirtQueue *vq);
+    unsigned (*pop_batch)(VirtQueue *vq, VirtQueueElement **elems, unsigned max);
+    void (*unpop)(VirtQueue *vq, VirtQueueElement *elem);
+    /* Publishes vq->filled[0 .. count). */
+    void (*flush)(VirtQueue *vq, unsigned count);
+    bool (*enable_notify)(VirtQueue *vq);
+    void (*disable_notify)(VirtQueue *vq);
+    bool (*should_interrupt)(VirtQueue *vq);
+    unsigned (*available)(VirtQueue *vq);
+} VirtQueueOps;
+
+extern const VirtQueueOps virtqueue_split_ops;
+
+/* An element and its usual buffers, side by side: an element of few buffers is four cache lines. */
+typedef struct VirtQueueSlot {
+    VirtQueueElement elem;
+    struct iovec sg[VIRTQUEUE_INLINE_SG];
+    uint64_t gpa[VIRTQUEUE_INLINE_SG];
+} __attribute__((aligned(64))) VirtQueueSlot;
+
+/* The piece of RAM that the last buffer was in; the next one is nearly always there too. */
+typedef struct VirtQueueRange {
+    uint64_t addr, size; /* size 0: none */
+    uint8_t *host;
+    bool readonly;
+} VirtQueueRange;
+
+struct VirtQueue {
+    const VirtQueueOps *ops;
+    DmaSpace *dma;
+    uint32_t map_generation; /* of dma when the pointers below were made */
+    bool mapped;
+    bool broken;
+    bool notify_enabled;
+    bool returned_bad; /* a bad chain went back since the hook was told */
+    VirtQueueRules rules;
+    uint16_t num, mask;
+    uint16_t last_avail;   /* next entry to pop; packed: slot in the ring */
+    uint16_t shadow_avail; /* split: available index when last loaded */
+    uint16_t used_idx;
+    uint16_t used_flags;  /* split: our copy of used->flags */
+    uint16_t avail_event; /* split: as stored in the ring, when avail_event_valid */
+    bool avail_event_valid;
+    bool avail_wrap, used_wrap; /* packed */
+    uint64_t unsignalled;       /* used since should_interrupt() was last asked */
+    VirtQueueRange range;
+
+    /* Ring areas as host pointers.  Split: descriptor table, available ring, used ring; packed:
+     * descriptor ring, driver event suppression, device event suppression. */
+    uint8_t *desc, *avail, *used;
+
+    /* The pool: a stack, so that a lightly used queue stays within few cache lines. */
+    VirtQueueElement **free;
+    unsigned free_count, pool_num;
+    VirtQueueElement **filled; /* by slot of the coming flush */
+    VirtQueueSlot *slots;
+
+    /* Heads that were popped and given back, last popped first.  They are remembered, not read
+     * again: a driver may have reused their ring entries since, when a bad chain behind them
+     * went back. */
+    uint16_t *unpopped;
+    unsigned unpopped_count;
+
+    unsigned index;
+    uint64_t desc_addr, avail_addr, used_addr;
+    bool has_addresses;
+    VirtQueueStats stats;
+    void (*on_broken)(VirtQueue *vq, void *opaque, const char *why);
+    void (*on_returned)(VirtQueue *vq, void *opaque);
+    void *opaque;
+};
+
+/* Breaks the queue: logs, tells the owner, once.  Nothing more is popped until reset. */
+void virtqueue_break(VirtQueue *vq, const char *why);
+
+/* Host pointer of a ring area of @size bytes in one piece of RAM, aligned to @align; NULL: no. */
+uint8_t *virtqueue_map_area(VirtQueue *vq, uint64_t addr, uint64_t size, unsigned align,
+                            bool writing);
+
+/* Counts and logs a bad chain.  The layout then returns it. */
+void virtqueue_note_bad(VirtQueue *vq, unsigned head, const char *why);
+
+/* Takes a bigger array for @elem's buffers; false: it may not grow. */
+bool virtqueue_element_grow(VirtQueueElement *elem);
+void virtqueue_element_shrink(VirtQueueElement *elem);
+
+/* Adds a buffer that is not wholly in vq->range; NULL, or why it is bad. */
+const char *virtqueue_add_buffer_slow(VirtQueue *vq, VirtQueueElement *elem, uint64_t addr,
+                                      uint32_t len, bool writable);
+/* Entry @i of an indirect table that lies in more than one piece of RAM. */
+bool virtqueue_read_table(VirtQueue *vq, uint64_t table, unsigned i, RingDesc *desc);
+/* Checks an indirect descriptor; NULL, or why it is bad. */
+const char *virtqueue_check_indirect(const VirtQueue *vq, const RingDesc *desc);
+
+void virtqueue_mark_dirty_slow(VirtQueue *vq, uint64_t addr, uint64_t len);
+
+static inline void virtqueue_mark_dirty(VirtQueue *vq, uint64_t addr, uint64_t len)
+{
+    if (G_UNLIKELY(vq->dma->dirty_log)) {
+        virtqueue_mark_dirty_slow(vq, addr, len);
+    }
+}
+
+static inline void *virtqueue_translate(VirtQueue *vq, uint64_t addr, uint64_t len, bool writing)
+{
+    uint64_t offset = addr - vq->range.addr;
+
+    if (G_LIKELY(offset < vq->range.size && len <= vq->range.size - offset &&
+                 !(writing && vq->range.readonly))) {
+        return vq->range.host + offset;
+    }
+    return NULL;
+}
+
+/* Adds one buffer, already read into locals, behind those that @elem has. */
+static inline const char *virtqueue_add_buffer(VirtQueue *vq, VirtQueueElement *elem, uint64_t addr,
+                                               uint32_t len, bool writable)
+{
+    unsigned n = elem->out_num + elem->in_num;
+    void *host = virtqueue_translate(vq, addr, len, writable);
+
+    if (G_UNLIKELY(!host || len == 0 || n == elem->sg_capacity || (!writable && elem->in_num))) {
+        return virtqueue_add_buffer_slow(vq, elem, addr, len, writable);
+    }
+    elem->sg[n].iov_base = host;
+    elem->sg[n].iov_len = len;
+    elem->gpa[n] = addr;
+    if (writable) {
+        elem->in_num++;
+        elem->in_size += len;
+    } else {
+        elem->out_num++;
+        elem->out_size += len;
+    }
+    return NULL;
+}
+
+/* The top of the pool, clean, still in the pool.  The pool must not be empty. */
+static inline VirtQueueElement *virtqueue_pool_peek(VirtQueue *vq, uint16_t head)
+{
+    VirtQueueElement *elem = vq->free[vq->free_count - 1];
+
+    elem->head = head;
+    elem->ndescs = 1;
+    elem->out_num = elem->in_num = 0;
+    elem->out_size = elem->in_size = 0;
+    elem->len = 0;
+    elem->in_order_done = false;
+    elem->owner_data = NULL;
+    elem->popped_ns = 0;
+    return elem;
+}
+
+static inline void virtqueue_pool_put(VirtQueue *vq, VirtQueueElement *elem)
+{
+    if (G_UNLIKELY(elem->sg_capacity > VIRTQUEUE_KEEP_SG)) {
+        virtqueue_element_shrink(elem);
+    }
+    vq->free[vq->free_count++] = elem;
+}
+
+static inline bool virtqueue_in_flight(const VirtQueue *vq)
+{
+    return vq->free_count != vq->pool_num;
+}
+
+#endif

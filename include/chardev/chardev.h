@@ -1,0 +1,73 @@
+/*
+ * Character devices: byte streams to the outside, for monitors, qtest and filters.
+ *
+ * One front end uses a chardev at a time.  Reading never blocks and is driven by the loop;
+ * writing never blocks either: what the outside does not take is queued up to a limit, and
+ * chardev_write() says how much was accepted.  Main thread.
+ */
+#ifndef CHARDEV_CHARDEV_H
+#define CHARDEV_CHARDEV_H
+
+#include <glib.h>
+#include <json-c/json.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct Chardev Chardev;
+
+typedef enum ChardevEvent { CHARDEV_OPENED, CHARDEV_CLOSED } ChardevEvent;
+
+typedef struct ChardevHandlers {
+    /* Bytes the front end can take now; 0 stops reading until chardev_accept_input(). NULL: any. */
+    size_t (*can_read)(void *opaque);
+    void (*read)(void *opaque, const char *data, size_t size);
+    void (*event)(void *opaque, ChardevEvent event);
+    void (*drained)(void *opaque); /* the write queue is empty again */
+} ChardevHandlers;
+
+/* Limit of chardev_write() for front ends that bound their output themselves. */
+#define CHARDEV_NO_LIMIT SIZE_MAX
+
+/*
+ * A back end by options as `-chardev` has them: {"backend": "socket", "id": …, "path": …, …};
+ * types socket, stdio, file, null, pipe, ringbuf, pty.  Registered under its id.
+ * `-qtest unix:PATH`, `-qmp unix:…,server=on,wait=off`, `-monitor stdio` use
+ * chardev_new_compat(), which takes that spelling.
+ */
+Chardev *chardev_new(json_object *options, GError **errp);
+/* "socket,path=…,server=on,wait=off", as -chardev takes it; *help: types (or nothing) were asked. */
+json_object *chardev_parse_options(const char *text, bool *help, GError **errp);
+char *chardev_types_help(void); /* the types, one a line; g_free */
+Chardev *chardev_new_compat(const char *id, const char *spec, GError **errp);
+gboolean chardev_remove(const char *id, GError **errp); /* refuses one in use */
+Chardev *chardev_find(const char *id);
+void chardev_foreach(void (*fn)(Chardev *chr, void *opaque), void *opaque);
+void chardev_cleanup_all(void); /* at exit: flushes, closes, unlinks sockets we bound */
+
+const char *chardev_id(const Chardev *chr);
+char *chardev_filename(const Chardev *chr); /* as query-chardev prints it: "unix:PATH,server=on"; g_free */
+bool chardev_is_open(const Chardev *chr);
+bool chardev_in_use(const Chardev *chr);
+/* Blocks until a server made with wait=on has its first client; nothing for all others. */
+gboolean chardev_wait_connected(Chardev *chr, GError **errp);
+
+/* Attach a front end (refuses a second one), or detach with handlers NULL. */
+gboolean chardev_attach(Chardev *chr, const ChardevHandlers *handlers, void *opaque, GError **errp);
+void chardev_detach(Chardev *chr);
+void chardev_accept_input(Chardev *chr);
+
+/* Queues @size bytes.  Never blocks; false when the queue is over @limit (nothing is queued). */
+/* (What is written while nobody is connected is lost, and true is returned.) */
+bool chardev_write(Chardev *chr, const char *data, size_t size, size_t limit);
+size_t chardev_queued(const Chardev *chr);
+void chardev_disconnect(Chardev *chr);
+/* Fds received with the last bytes over a UNIX socket; the caller owns it; -1 if none. */
+int chardev_take_fd(Chardev *chr);
+gboolean chardev_add_client(Chardev *chr, int fd, GError **errp); /* sockets; takes @fd on success */
+
+/* ringbuf: appends to it as a front end would, and takes up to @max bytes out; g_byte_array_unref. */
+gboolean chardev_ringbuf_write(Chardev *chr, const void *data, size_t size, GError **errp);
+GByteArray *chardev_ringbuf_read(Chardev *chr, size_t max, GError **errp);
+
+#endif

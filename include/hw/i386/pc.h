@@ -1,0 +1,80 @@
+/*
+ * The `pc` machine: a PC without a CPU.  An i440FX host bridge with PCI bus "pci.0", a PIIX3 with
+ * the PIRQ routes, fw_cfg, and the ACPI PCI hotplug registers.  qtest plays the CPU.
+ */
+#ifndef HW_I386_PC_H
+#define HW_I386_PC_H
+
+#include "hw/core/machine.h"
+#include "hw/pci/pci.h"
+#include "util/event-loop.h"
+
+#define PC_MACHINE_DEFAULT "pc-i440fx-7.2" /* known to every QEMU from 7.2 to 11.1 */
+#define PC_PIRQS           4
+#define PC_IRQ_LINES       16
+
+typedef struct PcHost PcHost;
+
+/* fw_cfg: items that firmware reads through two ports.  Item numbers and formats are QEMU's. */
+typedef struct FwCfg {
+    IoRegion region;
+    GArray *items;       /* FwCfgItem */
+    uint16_t selected;
+    uint32_t offset;     /* of the next byte read */
+} FwCfg;
+
+void fw_cfg_init(FwCfg *fw_cfg, IoSpace *ports);
+void fw_cfg_cleanup(FwCfg *fw_cfg, IoSpace *ports);
+/* Copies @size bytes as item @key, replacing an earlier one. */
+void fw_cfg_add(FwCfg *fw_cfg, uint16_t key, const void *data, size_t size);
+
+/* ACPI PCI hotplug registers: one bit a slot of bus 0. */
+typedef struct PcPciHotplug {
+    IoRegion region;
+    PcHost *host;
+    uint32_t up;         /* came; cleared by reading */
+    uint32_t down;       /* asked to go */
+    uint32_t bus_select;
+    BottomHalf *reset_bh;
+} PcPciHotplug;
+
+void pc_pci_hotplug_init(PcPciHotplug *hotplug, PcHost *host, IoSpace *ports);
+void pc_pci_hotplug_cleanup(PcPciHotplug *hotplug, IoSpace *ports);
+void pc_pci_hotplug_plugged(PcPciHotplug *hotplug, PCIDevice *dev);
+void pc_pci_hotplug_unplug_request(PcPciHotplug *hotplug, PCIDevice *dev);
+void pc_pci_hotplug_unplugged(PcPciHotplug *hotplug, PCIDevice *dev);
+/* A reset completes what was asked: the guest that should have answered is gone. */
+void pc_pci_hotplug_reset(PcPciHotplug *hotplug);
+
+/* The host bridge's outside: what connects PCI with the machine's ports, memory and interrupts. */
+struct PcHost {
+    DeviceState parent_obj;
+    PciHost pci;
+    MachineState *machine;
+    PCIBus *bus;
+    PCIDevice *isa;               /* PIIX3: holds the PIRQ route registers */
+    IoRegion address_port, data_port;
+    uint32_t config_address;      /* as written to 0xCF8 */
+    int pirq_count[PC_PIRQS];     /* devices that assert it; atomic */
+    uint32_t irq_lines;           /* levels as last told */
+    BottomHalf *irq_bh;           /* interrupts that left another thread */
+    bool in_dma;
+    FwCfg fw_cfg;
+    PcPciHotplug hotplug;
+};
+typedef struct PcHostClass {
+    DeviceClass parent_class;
+} PcHostClass;
+
+QOM_DECLARE_TYPE(PcHost, PcHostClass, pc_host, PC_HOST)
+#define TYPE_PC_HOST (pc_host_get_type())
+
+/* Bridge, bus and what sits on the board; NULL with error. */
+PcHost *pc_host_new(MachineState *machine, GError **errp);
+
+/* Registers the host bridge's types (pci-host.c). */
+void pc_host_register_types(void);
+/* Registers the machines and all of hw/i386. */
+void hw_i386_register_types(void);
+
+#endif

@@ -1,0 +1,25 @@
+/*
+ * What the files of net/ share and others do not need.
+ */
+#ifndef NET_NET_INTERNAL_H
+#define NET_NET_INTERNAL_H
+
+#include "net/net.h"
+
+/* hubport.c: the hubs' part of info network, and whether it has @nc in it already. */
+void net_hub_print_info(GString *out);
+bool net_hub_shows_client(const NetClient *nc);
+/* Warns of hubs that connect nothing. */
+void net_hub_check(void);
+
+/* net.c: plugs two clients together that have no peer yet. */
+void net_client_connect(NetClient *nc, NetClient *peer);
+/* net.c: one client's line of info network. */
+void net_client_print(const NetClient *nc, GString *out);
+
+gboolean net_init_user(const Netdev *netdev, GError **errp);
+gboolean net_init_tap(const Netdev *netdev, GError **errp);
+gboolean net_init_socket(const Netdev *netdev, GError **errp);
+gboolean net_init_hubport(const Netdev *netdev, GError **errp);
+
+#endif

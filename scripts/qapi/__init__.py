@@ -1,0 +1,1 @@
+"""QAPI: schema files to C, introspection and manual.  See parser.py for the language."""

@@ -1,0 +1,93 @@
+/* HMP commands that need the whole emulator; those that only call QMP are in qapi/. */
+#include <string.h>
+
+#include "hw/core/device.h"
+#include "qapi/monitor.h"
+#include "qom/object.h"
+#include "system.h"
+#include "util/error.h"
+#include "util/keyval.h"
+
+static void print_error(GString *out, GError *err)
+{
+    g_string_append_printf(out, "Error: %s\r\n", err->message);
+    g_error_free(err);
+}
+
+static void hmp_info_qtree(const char *args, GString *out)
+{
+    device_print_qtree(out);
+}
+
+static void print_tree(Object *obj, const char *label, unsigned indent, GString *out)
+{
+    g_string_append_printf(out, "%*s/%s (%s)\r\n", indent, "", label, object_type_name(obj));
+    for (unsigned i = 0; obj->children && i < obj->children->len; i++) {
+        Object *child = g_ptr_array_index(obj->children, i);
+        print_tree(child, child->name, indent + 2, out);
+    }
+}
+
+static void hmp_info_qom_tree(const char *args, GString *out)
+{
+    bool ambiguous = false;
+    Object *obj = qom_resolve_path(*args ? args : "/machine", &ambiguous);
+
+    if (ambiguous) {
+        g_string_append_printf(out, "Path '%s' is ambiguous.\r\n", args);
+    } else if (!obj) {
+        g_string_append_printf(out, "Path '%s' could not be resolved.\r\n", args);
+    } else {
+        print_tree(obj, obj->name ? obj->name : "", 0, out);
+    }
+}
+
+static void hmp_device_add(const char *args, GString *out)
+{
+    static const KeyvalOptions opts = {.implied_key = "driver", .allow_flags = true, .flat = true};
+    GError *err = NULL;
+    bool help;
+    json_object *options = keyval_parse(args, &opts, &help, &err);
+
+    if (options && help) {
+        g_autofree char *text = device_list_help();
+        g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
+        for (char **line = lines; *line && (**line || line[1]); line++) {
+            g_string_append_printf(out, "%s\r\n", *line);
+        }
+    } else if (options) {
+        device_add(options, &err);
+    }
+    if (err) {
+        print_error(out, err);
+    }
+    json_object_put(options);
+}
+
+static void hmp_object_add(const char *args, GString *out)
+{
+    GError *err = NULL;
+    json_object *options = keyval_parse(args, &object_keyval, NULL, &err);
+
+    if (options) {
+        user_object_add(options, &err);
+    }
+    if (err) {
+        print_error(out, err);
+    }
+    json_object_put(options);
+}
+
+void system_register_hmp(void)
+{
+    static const HmpCommand commands[] = {
+        {"info qtree", "", "show the device tree", hmp_info_qtree},
+        {"info qom-tree", "[path]", "show the composition tree", hmp_info_qom_tree},
+        {"device_add", "driver[,prop=value][,...]", "plug a device", hmp_device_add},
+        {"object_add", "[qom-type=]type,id=str[,prop=value][,...]", "make an object",
+         hmp_object_add},
+        {NULL},
+    };
+
+    hmp_register(commands);
+}
