@@ -142,9 +142,10 @@ static inline void test_host_msi(PciHost *host, PCIDevice *dev, unsigned vector,
 {
     TestHost *test = (TestHost *)host;
 
-    test->last_vector = vector;
-    test->last_addr = addr;
-    test->last_data = data;
+    /* Messages leave from any thread; a test that looks at the last one sends one at a time. */
+    __atomic_store_n(&test->last_vector, vector, __ATOMIC_RELAXED);
+    __atomic_store_n(&test->last_addr, addr, __ATOMIC_RELAXED);
+    __atomic_store_n(&test->last_data, data, __ATOMIC_RELAXED);
     __atomic_add_fetch(&test->messages, 1, __ATOMIC_RELAXED);
 }
 
