@@ -480,6 +480,10 @@ gboolean chardev_wait_connected(Chardev *chr, GError **errp)
         return TRUE;
     }
     s->wait = false;
+    if (!chr->is_open) {
+        g_autofree char *address = socket_address(s);
+        g_printerr("waiting for a client of chardev '%s' on %s\n", chr->id, address);
+    }
     while (!chr->is_open) {
         struct pollfd pfd = {.fd = s->listen_fd, .events = POLLIN};
         if (poll(&pfd, 1, -1) < 0) {

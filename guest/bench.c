@@ -1,248 +1,246 @@
 /*
  * The benchmarks: what one guest driver gets out of an emulator's virtio-net device.
  *
- * Scenarios are rows of a table.  A measurement starts a fresh emulator, drives its device for a
- * while and reads the process's CPU time around it.  With several emulators the measurements are
- * taken in turns, because this machine's speed changes over time: only neighbours compare.
- * Medians are printed with the range of all runs.
+ * A measurement starts a fresh emulator, drives its device for a while and reads the process's
+ * CPU time around it.  The subjects (a plain loop of system calls where there is one, then each
+ * emulator) are measured in turns, since this machine's speed changes over time: only neighbours
+ * compare.  Printed are medians with 95% intervals, and ratios of the neighbours' rates with
+ * what the project asks of them.
  */
+#include "guest/bench.h"
+#include "guest/bench-stats.h"
 #include "guest/commands.h"
-#include "guest/emulator.h"
 #include "guest/guard.h"
-#include "guest/net-driver.h"
 #include <gio/gio.h>
-#include <inttypes.h>
-#include <sched.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#define RAM_SIZE   (64u << 20)
-#define BURST      64 /* frames queued before they are published */
-#define WARM_UP_MS 100
-#define MIN_FRAME  60
-#define MAX_FRAME  1514
+typedef enum SubjectKind { SUBJECT_PLAIN, SUBJECT_SWNIC, SUBJECT_OTHER } SubjectKind;
 
-typedef struct BenchOptions {
-    char **emulators, *device;
-    int seconds, runs, frame_size;
-} BenchOptions;
+typedef struct Subject {
+    SubjectKind kind;
+    const char *command; /* NULL: plain */
+    char *label;
+} Subject;
 
-/* What one measurement found. */
-typedef struct Sample {
-    double packets_per_second;
-    double cpu_ns;        /* of the emulator, a packet */
-    double notifications; /* a packet */
-} Sample;
+/* One scenario at one frame size; [subject * runs + run]. */
+typedef struct Results {
+    const BenchScenario *scenario;
+    unsigned size;
+    const Subject *subjects;
+    unsigned count; /* of subjects */
+    BenchSample *samples;
+} Results;
 
-typedef struct Bench {
-    const BenchOptions *options;
-    Emulator *emulator;
-    GuestPciBus bus;
-    GuestPciDevice *pci;
-    NetDriver *driver;
-} Bench;
-
-typedef struct Scenario {
-    const char *name, *summary;
-    const char *device;                                  /* -device, more properties may follow */
-    const char *const *arguments;                        /* NULL-terminated */
-    bool (*run)(Bench *bench, gint64 us, GError **errp); /* loads the device for @us */
-} Scenario;
-
-/* CPU time of process @pid, ns; 0 when it is gone. */
-static int64_t process_cpu_ns(pid_t pid)
-{
-    clockid_t clock;
-    struct timespec ts;
-    if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &ts) != 0) {
-        return 0;
-    }
-    return ts.tv_sec * 1000000000ll + ts.tv_nsec;
-}
-
-/* Sends as fast as the device takes frames back. */
-static bool run_tx(Bench *bench, gint64 us, GError **errp)
-{
-    uint8_t frame[MAX_FRAME] = {0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF};
-    memcpy(frame + 6, net_driver_mac(bench->driver), 6);
-    frame[12] = 0x88; /* 88B5: local experiments (IEEE 802) */
-    frame[13] = 0xB5;
-    struct iovec iov = {frame, (size_t)bench->options->frame_size};
-    for (gint64 end = g_get_monotonic_time() + us; g_get_monotonic_time() < end;) {
-        unsigned n = 0;
-        while (n < BURST && net_driver_send(bench->driver, NULL, &iov, 1)) {
-            n++;
-        }
-        net_driver_flush(bench->driver);
-        if (n == 0) {
-            sched_yield(); /* the ring is full: the device has the floor */
-        }
-    }
-    return net_driver_check(bench->driver, errp);
-}
-
-static const char *const no_arguments[] = {"-nodefaults", NULL};
-
-static const Scenario scenarios[] = {
-    {"tx-none", "send to a device without a peer: the device alone",
-     "virtio-net-pci,romfile=", no_arguments, run_tx},
+/* The first swnic's rate against another's, at least so much. */
+static const struct Goal {
+    const char *scenario;
+    unsigned size;
+    SubjectKind against;
+    double ratio;
+} goals[] = {
+    {"tx-none", BENCH_SMALL, SUBJECT_OTHER, 2},
+    {"tx-tap", BENCH_SMALL, SUBJECT_PLAIN, 0.85},
 };
 
-static bool start(Bench *bench, const Scenario *scenario, const char *command, GError **errp)
-{
-    bool is_swnic = emulator_command_is_swnic(command, NULL);
-    const char *extra = bench->options->device;
-    g_autofree char *device = g_strconcat(scenario->device, extra ? "," : "", extra, NULL);
-    g_autoptr(GPtrArray) arguments = g_ptr_array_new();
-    for (const char *const *word = scenario->arguments; *word; word++) {
-        g_ptr_array_add(arguments, (char *)*word);
-    }
-    g_ptr_array_add(arguments, (char *)"-device");
-    g_ptr_array_add(arguments, device);
-    g_ptr_array_add(arguments, NULL);
-    EmulatorOptions options = {
-        .command = command,
-        .arguments = (const char *const *)arguments->pdata,
-        .ram_size = RAM_SIZE,
-        .accel = is_swnic ? NULL : "tcg",
-        .halt_bios = !is_swnic,
-    };
-    NetDriverConfig config = {.features = NET_DRIVER_PLAIN_FEATURES};
-    bench->emulator = emulator_start(&options, errp);
-    if (!bench->emulator) {
-        return false;
-    }
-    guest_pci_bus_init(&bench->bus, bench->emulator->qtest);
-    bench->pci = guest_pci_device_find(&bench->bus, guest_pci_match_virtio_net, NULL, 0, errp);
-    if (bench->pci) {
-        bench->driver = net_driver_new(bench->pci, bench->emulator->ram, &config, errp);
-    }
-    return bench->driver != NULL;
-}
+typedef struct Run {
+    const BenchOptions *options;
+    Subject *subjects; /* [0] is the plain loop */
+    unsigned count;
+    bool has_tap, all_met;
+} Run;
 
-static bool stop(Bench *bench, bool so_far, GError **errp)
-{
-    net_driver_free(bench->driver);
-    g_free(bench->pci);
-    if (!so_far) {
-        emulator_kill(bench->emulator);
-        return false;
-    }
-    return emulator_stop(bench->emulator, errp);
-}
+/* --- the report --- */
 
-static uint64_t count_packets(const NetDriverStats *stats)
+static BenchInterval interval_of(const Results *results, unsigned subject, unsigned runs,
+                                 size_t field)
 {
-    return stats->rx_packets + stats->tx_packets;
-}
-
-static bool measure_load(Bench *bench, const Scenario *scenario, Sample *sample, GError **errp)
-{
-    NetDriverStats before, after;
-    if (!scenario->run(bench, WARM_UP_MS * 1000, errp)) {
-        return false;
-    }
-    net_driver_get_stats(bench->driver, &before);
-    int64_t cpu = process_cpu_ns(bench->emulator->pid);
-    gint64 begin = g_get_monotonic_time();
-    if (!scenario->run(bench, bench->options->seconds * G_USEC_PER_SEC, errp)) {
-        return false;
-    }
-    double seconds = (double)(g_get_monotonic_time() - begin) / G_USEC_PER_SEC;
-    cpu = process_cpu_ns(bench->emulator->pid) - cpu;
-    net_driver_get_stats(bench->driver, &after);
-    double packets = (double)(count_packets(&after) - count_packets(&before));
-    if (packets == 0) {
-        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_FAILED, "no packet crossed");
-        return false;
-    }
-    uint64_t notifications = after.rx_notifications + after.tx_notifications -
-                             before.rx_notifications - before.tx_notifications;
-    *sample = (Sample){packets / seconds, (double)cpu / packets, (double)notifications / packets};
-    return true;
-}
-
-static bool measure(const BenchOptions *options, const Scenario *scenario, const char *command,
-                    Sample *sample, GError **errp)
-{
-    Bench bench = {.options = options};
-    bool ok =
-        start(&bench, scenario, command, errp) && measure_load(&bench, scenario, sample, errp);
-    return stop(&bench, ok, errp);
-}
-
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Sorts @values; "median (lowest to highest)" scaled by @scale. */
-static char *summarise(double *values, unsigned n, double scale)
-{
-    qsort(values, n, sizeof(*values), compare_doubles);
-    double median = (values[(n - 1) / 2] + values[n / 2]) / 2;
-    return g_strdup_printf("%.3f (%.3f to %.3f)", median * scale, values[0] * scale,
-                           values[n - 1] * scale);
-}
-
-/* Prints emulator @e's medians, and the ratio of its rate to the first one's, run by run. */
-static void print_emulator(const BenchOptions *options, const Sample *samples, unsigned e)
-{
-    unsigned runs = (unsigned)options->runs;
-    const Sample *own = samples + (size_t)e * runs;
-    g_autofree double *rate = g_new(double, runs), *cpu = g_new(double, runs),
-                      *notifications = g_new(double, runs), *ratio = g_new(double, runs);
+    g_autofree double *values = g_new(double, runs);
     for (unsigned i = 0; i < runs; i++) {
-        rate[i] = own[i].packets_per_second;
-        cpu[i] = own[i].cpu_ns;
-        notifications[i] = own[i].notifications;
-        ratio[i] = rate[i] / samples[i].packets_per_second;
+        values[i] = *(const double *)((const char *)&results->samples[subject * runs + i] + field);
     }
-    g_autofree char *rate_text = summarise(rate, runs, 1e-6);
-    g_autofree char *cpu_text = summarise(cpu, runs, 1);
-    g_autofree char *notification_text = summarise(notifications, runs, 1);
-    printf("  %s\n    Mpackets/s           %s\n    CPU ns/packet        %s\n"
-           "    notifications/packet %s\n",
-           options->emulators[e], rate_text, cpu_text, notification_text);
-    if (e > 0) {
-        g_autofree char *ratio_text = summarise(ratio, runs, 1);
-        printf("    rate against first   %s\n", ratio_text);
+    return bench_interval(values, runs);
+}
+
+static void print_interval(const char *name, BenchInterval interval, double scale)
+{
+    printf("    %-22s %9.3f  [%.3f, %.3f]\n", name, interval.median * scale, interval.low * scale,
+           interval.high * scale);
+}
+
+static void print_subject(const Results *results, unsigned subject, unsigned runs)
+{
+    BenchInterval rate = interval_of(results, subject, runs, offsetof(BenchSample, rate));
+    printf("  %s\n", results->subjects[subject].label);
+    if (strcmp(results->scenario->name, "round-trip") == 0) {
+        BenchInterval us = {1e6 / rate.median, 1e6 / rate.high, 1e6 / rate.low};
+        print_interval("µs/round trip", us, 1);
+    } else {
+        print_interval("Mpackets/s", rate, 1e-6);
+    }
+    if (results->size > BENCH_SMALL) {
+        print_interval("Gbit/s", rate, results->size * 8e-9);
+    }
+    print_interval("CPU ns/packet",
+                   interval_of(results, subject, runs, offsetof(BenchSample, cpu_ns)), 1);
+    if (results->subjects[subject].kind != SUBJECT_PLAIN) {
+        print_interval("notifications/packet",
+                       interval_of(results, subject, runs, offsetof(BenchSample, notifications)),
+                       1);
     }
 }
 
-static bool run_scenario(const BenchOptions *options, const Scenario *scenario, GError **errp)
+static BenchInterval ratio_of(const Results *results, unsigned a, unsigned b, unsigned runs,
+                              size_t field)
 {
-    unsigned emulators = g_strv_length(options->emulators), runs = (unsigned)options->runs;
-    g_autofree Sample *samples = g_new0(Sample, (gsize)emulators * runs);
-    for (unsigned run = 0; run < runs; run++) {
-        for (unsigned e = 0; e < emulators; e++) {
-            if (!measure(options, scenario, options->emulators[e], &samples[e * runs + run],
-                         errp)) {
-                g_prefix_error(errp, "%s, %s: ", scenario->name, options->emulators[e]);
-                return false;
-            }
-        }
+    g_autofree double *ratios = g_new(double, runs);
+    for (unsigned i = 0; i < runs; i++) {
+        const char *x = (const char *)&results->samples[a * runs + i] + field;
+        const char *y = (const char *)&results->samples[b * runs + i] + field;
+        ratios[i] = *(const double *)x / *(const double *)y;
     }
-    printf("%s, %d-byte frames, %u runs of %d s: median (range)\n", scenario->name,
-           options->frame_size, runs, options->seconds);
-    for (unsigned e = 0; e < emulators; e++) {
-        print_emulator(options, samples, e);
-    }
-    return true;
+    return bench_interval(ratios, runs);
 }
 
-static const Scenario *find_scenario(const char *name)
+static const struct Goal *find_goal(const Results *results, SubjectKind against)
 {
-    for (unsigned i = 0; i < G_N_ELEMENTS(scenarios); i++) {
-        if (strcmp(name, scenarios[i].name) == 0) {
-            return &scenarios[i];
+    for (unsigned i = 0; i < G_N_ELEMENTS(goals); i++) {
+        if (strcmp(goals[i].scenario, results->scenario->name) == 0 &&
+            goals[i].size == results->size && goals[i].against == against) {
+            return &goals[i];
         }
     }
     return NULL;
 }
+
+/* The first swnic against subject @other, neighbours in time compared. */
+static void print_ratio(Run *run, const Results *results, unsigned own, unsigned other)
+{
+    unsigned runs = (unsigned)run->options->runs;
+    const struct Goal *goal = results->subjects[own].kind == SUBJECT_SWNIC
+                                  ? find_goal(results, results->subjects[other].kind)
+                                  : NULL;
+    BenchInterval rate = ratio_of(results, own, other, runs, offsetof(BenchSample, rate));
+    BenchInterval cpu = ratio_of(results, own, other, runs, offsetof(BenchSample, cpu_ns));
+    printf("  %s / %s: rate %.3f [%.3f, %.3f], CPU %.3f [%.3f, %.3f]\n",
+           results->subjects[own].label, results->subjects[other].label, rate.median, rate.low,
+           rate.high, cpu.median, cpu.low, cpu.high);
+    if (goal) {
+        BenchVerdict verdict = bench_verdict(&rate, goal->ratio);
+        printf("    goal: rate at least %.2f: %s\n", goal->ratio, bench_verdict_name(verdict));
+        run->all_met = run->all_met && verdict == BENCH_MET;
+    }
+}
+
+static void print_results(Run *run, const Results *results)
+{
+    unsigned runs = (unsigned)run->options->runs;
+    unsigned first = results->subjects[0].kind == SUBJECT_PLAIN ? 1 : 0;
+    printf("%s, %u-byte frames, %u runs of %d ms: median [95%% interval]\n",
+           results->scenario->name, results->size, runs, run->options->milliseconds);
+    for (unsigned i = 0; i < results->count; i++) {
+        print_subject(results, i, runs);
+    }
+    for (unsigned i = 0; i < results->count; i++) {
+        if (i != first && first < results->count) {
+            print_ratio(run, results, first, i);
+        }
+    }
+    fflush(stdout);
+}
+
+/* --- the turns --- */
+
+static bool measure(const BenchOptions *options, const BenchScenario *scenario, unsigned size,
+                    const Subject *subject, BenchSample *sample, GError **errp)
+{
+    bool ok = subject->command
+                  ? scenario->run(options, scenario, size, subject->command, sample, errp)
+                  : scenario->run_plain(options, size, sample, errp);
+    if (!ok) {
+        g_prefix_error(errp, "%s, %u bytes, %s: ", scenario->name, size, subject->label);
+    }
+    return ok;
+}
+
+static bool run_size(Run *run, const BenchScenario *scenario, unsigned size, GError **errp)
+{
+    unsigned skip = scenario->run_plain ? 0 : 1, runs = (unsigned)run->options->runs;
+    Results results = {scenario, size, run->subjects + skip, run->count - skip, NULL};
+    g_autofree BenchSample *samples = g_new0(BenchSample, (gsize)results.count * runs);
+    for (unsigned i = 0; i < runs; i++) {
+        for (unsigned j = 0; j < results.count; j++) {
+            unsigned subject = (i + j) % results.count; /* nobody is always first */
+            if (!measure(run->options, scenario, size, &results.subjects[subject],
+                         &samples[subject * runs + i], errp)) {
+                return false;
+            }
+        }
+    }
+    results.samples = samples;
+    print_results(run, &results);
+    return true;
+}
+
+static bool run_scenario(Run *run, const BenchScenario *scenario, unsigned only, GError **errp)
+{
+    if (scenario->needs_tap && !run->has_tap) {
+        printf("%s: not measured, there is no tap\n", scenario->name);
+        return true;
+    }
+    for (const unsigned *size = scenario->sizes; *size; size++) {
+        if ((!only || *size == only) && !run_size(run, scenario, *size, errp)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* "tx-tap" or "tx-tap:1514". */
+static const BenchScenario *find_scenario(const char *text, unsigned *size)
+{
+    const char *colon = strchrnul(text, ':');
+    *size = *colon ? (unsigned)atoi(colon + 1) : 0;
+    for (unsigned i = 0; i < bench_scenario_count; i++) {
+        const BenchScenario *scenario = &bench_scenarios[i];
+        if (strlen(scenario->name) != (size_t)(colon - text) ||
+            strncmp(scenario->name, text, (size_t)(colon - text)) != 0) {
+            continue;
+        }
+        for (const unsigned *at = scenario->sizes; *at; at++) {
+            if (!*colon || *at == *size) {
+                return scenario;
+            }
+        }
+    }
+    return NULL;
+}
+
+/* Runs the scenarios named in @names, or all of them. */
+static bool run_named(Run *run, char **names, unsigned count, GError **errp)
+{
+    unsigned size = 0;
+    for (unsigned i = 0; i < count; i++) {
+        if (!find_scenario(names[i], &size)) {
+            g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_ARGUMENT,
+                        "no benchmark '%s'; --help lists them", names[i]);
+            return false;
+        }
+    }
+    size = 0;
+    for (unsigned i = 0; i < (count ? count : bench_scenario_count); i++) {
+        const BenchScenario *scenario =
+            count ? find_scenario(names[i], &size) : &bench_scenarios[i];
+        if (!run_scenario(run, scenario, size, errp)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* --- start --- */
 
 static bool parse_options(int *argc, char ***argv, BenchOptions *options, GError **errp)
 {
@@ -251,70 +249,111 @@ static bool parse_options(int *argc, char ***argv, BenchOptions *options, GError
          "Emulator to measure; may be given several times, to compare in turns", "COMMAND"},
         {"device", 'd', 0, G_OPTION_ARG_STRING, &options->device,
          "More properties for -device virtio-net-pci", "PROPS"},
-        {"seconds", 's', 0, G_OPTION_ARG_INT, &options->seconds, "Length of a run; default 2", "N"},
-        {"runs", 'r', 0, G_OPTION_ARG_INT, &options->runs, "Runs of each; default 5", "N"},
-        {"frame-size", 'f', 0, G_OPTION_ARG_INT, &options->frame_size, "Bytes a frame; default 60",
-         "BYTES"},
+        {"milliseconds", 'm', 0, G_OPTION_ARG_INT, &options->milliseconds,
+         "Length of a run; default 500", "N"},
+        {"runs", 'r', 0, G_OPTION_ARG_INT, &options->runs, "Runs of each; default 7", "N"},
+        {"quick", 'q', 0, G_OPTION_ARG_NONE, &options->quick, "3 runs of 150 ms", NULL},
+        {"check", 'c', 0, G_OPTION_ARG_NONE, &options->check,
+         "Exit with status 2 if a goal is not met", NULL},
         {NULL},
     };
-    g_autoptr(GString) summary = g_string_new("Scenarios (all run when none is named):");
-    for (unsigned i = 0; i < G_N_ELEMENTS(scenarios); i++) {
-        g_string_append_printf(summary, "\n  %-10s %s", scenarios[i].name, scenarios[i].summary);
+    g_autoptr(GString) summary =
+        g_string_new("Scenarios (all run when none is named; NAME:SIZE is one frame size of it):");
+    for (unsigned i = 0; i < bench_scenario_count; i++) {
+        g_string_append_printf(summary, "\n  %-11s %s (", bench_scenarios[i].name,
+                               bench_scenarios[i].summary);
+        for (const unsigned *size = bench_scenarios[i].sizes; *size; size++) {
+            g_string_append_printf(summary, "%u%s", *size, size[1] ? ", " : " bytes)");
+        }
     }
-    GOptionContext *context = g_option_context_new("[SCENARIO...]");
+    GOptionContext *context = g_option_context_new("[SCENARIO[:SIZE]...]");
     g_option_context_add_main_entries(context, entries, NULL);
     g_option_context_set_summary(context, summary->str);
     bool ok = g_option_context_parse(context, argc, argv, errp);
     g_option_context_free(context);
-    if (ok && (options->seconds < 1 || options->seconds > 600 || options->runs < 1 ||
-               options->runs > 100 || options->frame_size < MIN_FRAME ||
-               options->frame_size > MAX_FRAME)) {
+    if (ok && options->quick) {
+        options->milliseconds = 150;
+        options->runs = 3;
+    }
+    if (ok && (options->milliseconds < 10 || options->milliseconds > 600000 || options->runs < 1 ||
+               options->runs > 100)) {
         g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_ARGUMENT,
-                    "--seconds is from 1 to 600, --runs from 1 to 100, --frame-size from %d to %d",
-                    MIN_FRAME, MAX_FRAME);
+                    "--milliseconds is from 10 to 600000, --runs from 1 to 100");
         return false;
     }
     return ok;
 }
 
-/* Runs the scenarios named in @names, or all of them. */
-static bool run_named(const BenchOptions *options, char **names, unsigned count, GError **errp)
+/* "QEMU emulator version 7.2.22 (Debian …)" → "QEMU 7.2.22"; else the command's name. */
+static char *label_of(const char *command, const char *version)
 {
-    for (unsigned i = 0; i < count; i++) {
-        if (!find_scenario(names[i])) {
-            g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_ARGUMENT,
-                        "no benchmark '%s'; --help lists them", names[i]);
-            return false;
-        }
+    const char *number = version ? strstr(version, " version ") : NULL;
+    if (number && g_str_has_prefix(version, "QEMU")) {
+        number += strlen(" version ");
+        return g_strdup_printf("QEMU %.*s", (int)strcspn(number, " ("), number);
     }
-    unsigned n = count ? count : G_N_ELEMENTS(scenarios);
-    for (unsigned i = 0; i < n; i++) {
-        const Scenario *scenario = count ? find_scenario(names[i]) : &scenarios[i];
-        if (!run_scenario(options, scenario, errp)) {
-            return false;
-        }
+    return g_path_get_basename(command);
+}
+
+static void init_subjects(Run *run, char **emulators)
+{
+    run->count = 1 + g_strv_length(emulators);
+    run->subjects = g_new0(Subject, run->count);
+    run->subjects[0].label = g_strdup("plain system calls");
+    for (unsigned i = 1; i < run->count; i++) {
+        g_autofree char *version = NULL;
+        bool is_swnic = emulator_command_is_swnic(emulators[i - 1], &version);
+        run->subjects[i] = (Subject){
+            .kind = is_swnic ? SUBJECT_SWNIC : SUBJECT_OTHER,
+            .command = emulators[i - 1],
+            .label = label_of(emulators[i - 1], version),
+        };
     }
-    return true;
+}
+
+static void clear_subjects(Run *run)
+{
+    for (unsigned i = 0; i < run->count; i++) {
+        g_free(run->subjects[i].label);
+    }
+    g_free(run->subjects);
+}
+
+/* Taps may be impossible here; what needs none is measured all the same. */
+static bool have_taps(void)
+{
+    g_autoptr(GError) error = NULL;
+    BenchTap tap;
+    if (bench_tap_enter_namespace(&error) && bench_tap_open(&tap, &error)) {
+        bench_tap_close(&tap);
+        return true;
+    }
+    printf("no tap here: %s\n", error->message);
+    return false;
 }
 
 int bench_main(int argc, char **argv)
 {
     g_autoptr(GError) error = NULL;
     g_set_prgname("swnic-guest bench");
-    BenchOptions options = {.seconds = 2, .runs = 5, .frame_size = MIN_FRAME};
+    BenchOptions options = {.milliseconds = 500, .runs = 7};
+    Run run = {.options = &options, .all_met = true};
     bool ok = parse_options(&argc, &argv, &options, &error);
     if (ok) {
+        run.has_tap = have_taps();
         guest_guard_start(0);
         if (!options.emulators) {
             options.emulators = g_new0(char *, 2);
             options.emulators[0] = emulator_default_command();
         }
-        ok = run_named(&options, argv + 1, (unsigned)argc - 1, &error);
+        init_subjects(&run, options.emulators);
+        ok = run_named(&run, argv + 1, (unsigned)argc - 1, &error);
+        clear_subjects(&run);
     }
     if (!ok) {
         fprintf(stderr, "swnic-guest: %s\n", error->message);
     }
     g_strfreev(options.emulators);
     g_free(options.device);
-    return ok ? 0 : 1;
+    return !ok ? 1 : options.check && !run.all_met ? 2 : 0;
 }

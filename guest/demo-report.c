@@ -162,9 +162,11 @@ void demo_report_print(DemoReport *report)
         http->seconds, rate / MIB, rate * 8 / 1e6);
     row("SHA-256", "%s, verified", http->sha256);
     print_counters(&report->stats);
-    row("QMP: device", "tx %s, x-txtimer %s ns, x-txburst %s", report->tx, report->x_txtimer,
-        report->x_txburst);
-    row("QMP: RX filter", "%s, MAC %s", report->rx_filter, report->mac);
+    if (report->rx_filter) {
+        row("QMP: device", "tx %s, x-txtimer %s ns, x-txburst %s", report->tx, report->x_txtimer,
+            report->x_txburst);
+        row("QMP: RX filter", "%s, MAC %s", report->rx_filter, report->mac);
+    }
     printf("\nAll verified.\n");
 }
 

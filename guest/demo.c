@@ -4,6 +4,9 @@
  *   start the emulator and the HTTP server → find and drive the device → DHCP → ping →
  *   download with SHA-256 → the device's view over QMP → table → stop everything
  *
+ * With --vfio-user the emulator is one that runs already and serves its device over a socket; then
+ * there is nothing to start, and no QMP to ask.
+ *
  * Each step is one function that returns false with an error; run_demo() stops at the first.
  * Whatever happened, everything that was started is stopped again.
  */
@@ -13,6 +16,7 @@
 #include "guest/emulator.h"
 #include "guest/guard.h"
 #include "guest/lwip-netif.h"
+#include "guest/vfio-user-pci.h"
 #include <gio/gio.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,7 +30,7 @@
 #define GATEWAY         0x0A000202u /* 10.0.2.2, which stands for the host */
 
 typedef struct DemoOptions {
-    char *emulator, *device, *size_text;
+    char *emulator, *device, *size_text, *vfio_user;
     uint64_t size;
     int pings, timeout;
     gboolean quiet;
@@ -34,7 +38,9 @@ typedef struct DemoOptions {
 
 typedef struct Demo {
     const DemoOptions *options;
-    Emulator *emulator;
+    Emulator *emulator;      /* NULL with --vfio-user */
+    VfioUserPci *vfio_user;  /* NULL without */
+    GuestRam *vfio_user_ram; /* that it shares */
     GuestPciBus bus;
     GuestPciDevice *pci;
     NetDriver *driver;
@@ -66,16 +72,31 @@ static bool start_emulator(Demo *demo, GError **errp)
     return demo->emulator != NULL;
 }
 
+static bool connect_vfio_user(Demo *demo, GError **errp)
+{
+    const char *path = demo->options->vfio_user;
+    demo->report.emulator = g_strdup_printf("a vfio-user server at %s", path);
+    demo_report_step(&demo->report, "connecting to %s", demo->report.emulator);
+    demo->vfio_user_ram = guest_ram_new(RAM_SIZE, errp);
+    demo->vfio_user =
+        demo->vfio_user_ram ? vfio_user_pci_connect(path, demo->vfio_user_ram, NULL, errp) : NULL;
+    return demo->vfio_user != NULL;
+}
+
 static bool start_driver(Demo *demo, GError **errp)
 {
-    guest_pci_bus_init(&demo->bus, demo->emulator->qtest);
-    demo->pci = guest_pci_device_find(&demo->bus, guest_pci_match_virtio_net, NULL, 0, errp);
+    GuestPciBus *bus = demo->vfio_user ? vfio_user_pci_bus(demo->vfio_user) : &demo->bus;
+    GuestRam *ram = demo->vfio_user ? demo->vfio_user_ram : demo->emulator->ram;
+    if (!demo->vfio_user) {
+        guest_pci_bus_init(bus, demo->emulator->qtest);
+    }
+    demo->pci = guest_pci_device_find(bus, guest_pci_match_virtio_net, NULL, 0, errp);
     if (!demo->pci) {
         g_prefix_error(errp, "virtio-net on PCI: ");
         return false;
     }
     NetDriverConfig config = {.features = NET_DRIVER_PLAIN_FEATURES};
-    demo->driver = net_driver_new(demo->pci, demo->emulator->ram, &config, errp);
+    demo->driver = net_driver_new(demo->pci, ram, &config, errp);
     if (!demo->driver) {
         g_prefix_error(errp, "virtio-net driver: ");
         return false;
@@ -190,6 +211,9 @@ static bool check_rx_filter(Demo *demo, GError **errp)
 static bool ask_device(Demo *demo, GError **errp)
 {
     DemoReport *report = &demo->report;
+    if (demo->vfio_user) {
+        return true;
+    }
     return check_rx_filter(demo, errp) &&
            (report->x_txtimer = get_property(demo, "x-txtimer", errp)) &&
            (report->x_txburst = get_property(demo, "x-txburst", errp)) &&
@@ -223,11 +247,13 @@ static bool stop_demo(Demo *demo, bool so_far, GError **errp)
     net_driver_free(demo->driver);
     g_free(demo->pci);
     demo_server_stop(demo->server);
+    vfio_user_pci_free(demo->vfio_user);
+    guest_ram_free(demo->vfio_user_ram);
     if (!so_far) {
         emulator_kill(demo->emulator);
         return false;
     }
-    return emulator_stop(demo->emulator, errp);
+    return !demo->emulator || emulator_stop(demo->emulator, errp);
 }
 
 static bool run_demo(const DemoOptions *options)
@@ -236,9 +262,11 @@ static bool run_demo(const DemoOptions *options)
     Demo demo = {.options = options};
     demo_report_init(&demo.report, options->quiet);
     demo.server = demo_server_start(options->size, &error);
-    bool ok = demo.server && start_emulator(&demo, &error) && start_driver(&demo, &error) &&
-              get_lease(&demo, &error) && ping_gateway(&demo, &error) && download(&demo, &error) &&
-              ask_device(&demo, &error) && check_driver(&demo, &error);
+    bool ok =
+        demo.server &&
+        (options->vfio_user ? connect_vfio_user(&demo, &error) : start_emulator(&demo, &error)) &&
+        start_driver(&demo, &error) && get_lease(&demo, &error) && ping_gateway(&demo, &error) &&
+        download(&demo, &error) && ask_device(&demo, &error) && check_driver(&demo, &error);
     if (!ok && demo.emulator && !emulator_is_alive(demo.emulator)) {
         g_prefix_error(&error, "the emulator has ended: ");
     }
@@ -262,6 +290,10 @@ static GOptionContext *make_context(DemoOptions *options)
          "COMMAND"},
         {"device", 'd', 0, G_OPTION_ARG_STRING, &options->device,
          "More properties for -device virtio-net-pci, such as tx=timer,x-txtimer=50000", "PROPS"},
+        {"vfio-user", 'v', 0, G_OPTION_ARG_FILENAME, &options->vfio_user,
+         "Start no emulator: drive the device of the vfio-user server that listens here, which "
+         "needs user networking behind it",
+         "PATH"},
         {"size", 's', 0, G_OPTION_ARG_STRING, &options->size_text,
          "Bytes to download, with K, M or G; default 64M", "SIZE"},
         {"pings", 'p', 0, G_OPTION_ARG_INT, &options->pings, "Echo requests to send; default 10",
@@ -329,6 +361,12 @@ static bool parse_options(int *argc, char ***argv, DemoOptions *options, GError 
                     options->size_text);
         return false;
     }
+    if (options->vfio_user && (options->emulator || options->device)) {
+        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_ARGUMENT,
+                    "--vfio-user drives a device that runs already: --emulator and --device do "
+                    "not go with it");
+        return false;
+    }
     if (options->pings < 1 || options->pings > 1000 || options->timeout < 0) {
         g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_ARGUMENT,
                     "--pings is from 1 to 1000, --timeout not negative");
@@ -352,5 +390,6 @@ int demo_main(int argc, char **argv)
     g_free(options.emulator);
     g_free(options.device);
     g_free(options.size_text);
+    g_free(options.vfio_user);
     return ok ? 0 : 1;
 }

@@ -37,6 +37,7 @@ struct NetDriver {
     uint16_t *tx_free; /* stack of TX buffers that are not in flight */
     uint16_t tx_free_count;
     bool rx_has_vector, tx_has_vector;
+    bool keep_partial_checksums;
     uint8_t mac[6];
     uint8_t *linear;       /* MAX_FRAME bytes to complete checksums in; NULL: never needed */
     int64_t last_activity; /* monotonic ns; written by both sides */
@@ -183,7 +184,7 @@ static bool bring_up(NetDriver *driver, const NetDriverConfig *config, GError **
     }
     note_activity(driver);
     publish(driver, driver->rx);
-    return qtest_client_check(virtio->pci->bus->qtest, errp);
+    return guest_pci_check(virtio->pci, errp);
 }
 
 NetDriver *net_driver_new(GuestPciDevice *pci, GuestRam *ram, const NetDriverConfig *config,
@@ -195,6 +196,7 @@ NetDriver *net_driver_new(GuestPciDevice *pci, GuestRam *ram, const NetDriverCon
     }
     NetDriver *driver = g_new0(NetDriver, 1);
     driver->virtio = virtio;
+    driver->keep_partial_checksums = config->keep_partial_checksums;
     if (!bring_up(driver, config, errp)) {
         net_driver_free(driver);
         return NULL;
@@ -249,7 +251,7 @@ void net_driver_get_stats(NetDriver *driver, NetDriverStats *stats)
 
 bool net_driver_check(NetDriver *driver, GError **errp)
 {
-    if (!qtest_client_check(driver->virtio->pci->bus->qtest, errp)) {
+    if (!guest_pci_check(driver->virtio->pci, errp)) {
         return false;
     }
     if (driver->rx->broken || driver->tx->broken) {
@@ -288,7 +290,7 @@ bool net_frame_complete_checksum(uint8_t *frame, size_t size, uint16_t start, ui
 static bool finish_checksum(NetDriver *driver)
 {
     NetDriverFrame *frame = &driver->frame;
-    if (!(frame->header.flags & VIRTIO_NET_HDR_F_NEEDS_CSUM)) {
+    if (driver->keep_partial_checksums || !(frame->header.flags & VIRTIO_NET_HDR_F_NEEDS_CSUM)) {
         return true;
     }
     if (!driver->linear || frame->size > MAX_FRAME) {
@@ -407,7 +409,10 @@ bool net_driver_wait(NetDriver *driver, unsigned timeout_us)
             return false;
         }
         int64_t idle = now - __atomic_load_n(&driver->last_activity, __ATOMIC_RELAXED);
-        if (idle < SPIN_NS) {
+        unsigned left_us = (unsigned)((deadline - now) / 1000);
+        if (driver->rx_has_vector && virtio_driver_sleep(driver->virtio, RX_VECTOR, left_us)) {
+            /* It has slept as long as there was nothing to do. */
+        } else if (idle < SPIN_NS) {
             sched_yield();
         } else {
             struct timespec pause = {0, MIN(MIN(idle / 4, MAX_SLEEP_NS), deadline - now)};
@@ -425,6 +430,12 @@ static void reclaim_tx(NetDriver *driver)
         driver->tx_free[driver->tx_free_count++] = buffer_of(token);
     }
     driver_queue_disable_interrupts(driver->tx);
+}
+
+unsigned net_driver_tx_in_flight(NetDriver *driver)
+{
+    reclaim_tx(driver);
+    return driver->tx->size - driver->tx_free_count;
 }
 
 static bool add_tx(NetDriver *driver, uint16_t buffer, uint32_t size)

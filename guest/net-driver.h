@@ -37,7 +37,8 @@ typedef struct NetDriverConfig {
     uint16_t rx_size, tx_size; /* ring sizes; 0: as offered */
     uint32_t
         rx_buffer_size; /* bytes a buffer; 0: 2,048, or 65,562 with offloads and no MRG_RXBUF */
-    uint32_t tx_buffer_size; /* bytes a slot; 0: 2,048 */
+    uint32_t tx_buffer_size;     /* bytes a slot; 0: 2,048 */
+    bool keep_partial_checksums; /* hand frames with NEEDS_CSUM on as they are */
 } NetDriverConfig;
 
 typedef struct NetDriver NetDriver;
@@ -70,7 +71,8 @@ bool net_driver_check(NetDriver *driver, GError **errp);
 unsigned net_driver_receive(NetDriver *driver, unsigned max, NetDriverReceiveFunc *fn,
                             void *opaque);
 /*
- * Waits for the RX interrupt, at most @timeout_us.  Spins (yielding) shortly after traffic, then
+ * Waits for the RX interrupt, at most @timeout_us.  Where interrupts are eventfds it sleeps until
+ * one comes.  Where they are words of RAM it spins (yielding) shortly after traffic, then
  * sleeps for a quarter of the time that has passed without any, at most 1 ms: a wake-up is never
  * later than 1/4 of the silence before it, and an idle guest costs no CPU.
  */
@@ -79,6 +81,8 @@ bool net_driver_wait(NetDriver *driver, unsigned timeout_us);
 /* Queues one frame; false: too long, or the ring is full.  @header NULL: no offloads. */
 bool net_driver_send(NetDriver *driver, const struct virtio_net_hdr_v1 *header,
                      const struct iovec *iov, unsigned iovcnt);
+/* Frames that the device has not returned yet, after taking back what it has. */
+unsigned net_driver_tx_in_flight(NetDriver *driver);
 /* Publishes what was queued, with at most one notification. */
 void net_driver_flush(NetDriver *driver);
 

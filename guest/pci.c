@@ -15,12 +15,7 @@
 #define MSIX_ENTRY     16
 #define MAX_CAPS       48 /* 192 bytes of capabilities, 4 each: a longer list has a loop */
 
-void guest_pci_bus_init(GuestPciBus *bus, QtestClient *qtest)
-{
-    bus->qtest = qtest;
-    bus->next_mmio = GUEST_PCI_MMIO_BASE;
-    bus->next_io = GUEST_PCI_IO_BASE;
-}
+/* --- over qtest --- */
 
 static void select_register(GuestPciBus *bus, uint8_t bus_number, uint8_t devfn, uint8_t offset)
 {
@@ -29,19 +24,113 @@ static void select_register(GuestPciBus *bus, uint8_t bus_number, uint8_t devfn,
     qtest_client_out(bus->qtest, 4, CONFIG_ADDRESS, address);
 }
 
-uint32_t guest_pci_bus_read(GuestPciBus *bus, uint8_t bus_number, uint8_t devfn, unsigned width,
-                            uint8_t offset)
+static uint32_t qtest_config_read(GuestPciBus *bus, uint8_t bus_number, uint8_t devfn,
+                                  unsigned width, uint8_t offset)
 {
     select_register(bus, bus_number, devfn, offset);
     return qtest_client_in(bus->qtest, width, CONFIG_DATA + (offset & 3));
 }
 
-void guest_pci_bus_write(GuestPciBus *bus, uint8_t bus_number, uint8_t devfn, unsigned width,
-                         uint8_t offset, uint32_t value)
+static void qtest_config_write(GuestPciBus *bus, uint8_t bus_number, uint8_t devfn, unsigned width,
+                               uint8_t offset, uint32_t value)
 {
     select_register(bus, bus_number, devfn, offset);
     qtest_client_out(bus->qtest, width, CONFIG_DATA + (offset & 3), value);
 }
+
+static uint64_t qtest_bar_read(GuestPciDevice *device, unsigned bar, unsigned width,
+                               uint64_t offset)
+{
+    const GuestPciBar *b = &device->bars[bar];
+    if (b->is_io) {
+        return qtest_client_in(device->bus->qtest, width, (uint16_t)(b->addr + offset));
+    }
+    return qtest_client_load(device->bus->qtest, width, b->addr + offset);
+}
+
+static void qtest_bar_write(GuestPciDevice *device, unsigned bar, unsigned width, uint64_t offset,
+                            uint64_t value)
+{
+    const GuestPciBar *b = &device->bars[bar];
+    if (b->is_io) {
+        qtest_client_out(device->bus->qtest, width, (uint16_t)(b->addr + offset), (uint32_t)value);
+    } else {
+        qtest_client_store(device->bus->qtest, width, b->addr + offset, value);
+    }
+}
+
+static void qtest_bar_post(GuestPciDevice *device, unsigned bar, unsigned width, uint64_t offset,
+                           uint64_t value)
+{
+    const GuestPciBar *b = &device->bars[bar];
+    if (b->is_io) {
+        qtest_bar_write(device, bar, width, offset, value);
+    } else {
+        qtest_client_post_store(device->bus->qtest, width, b->addr + offset, value);
+    }
+}
+
+static bool qtest_check(GuestPciBus *bus, GError **errp)
+{
+    return qtest_client_check(bus->qtest, errp);
+}
+
+static bool qtest_is_broken(GuestPciBus *bus)
+{
+    return qtest_client_is_broken(bus->qtest);
+}
+
+static const GuestPciOps qtest_ops = {
+    .config_read = qtest_config_read,
+    .config_write = qtest_config_write,
+    .bar_read = qtest_bar_read,
+    .bar_write = qtest_bar_write,
+    .bar_post = qtest_bar_post,
+    .check = qtest_check,
+    .is_broken = qtest_is_broken,
+};
+
+/* --- the bus --- */
+
+void guest_pci_bus_init_ops(GuestPciBus *bus, const GuestPciOps *ops, void *opaque)
+{
+    *bus = (GuestPciBus){
+        .ops = ops,
+        .opaque = opaque,
+        .next_mmio = GUEST_PCI_MMIO_BASE,
+        .next_io = GUEST_PCI_IO_BASE,
+    };
+}
+
+void guest_pci_bus_init(GuestPciBus *bus, QtestClient *qtest)
+{
+    guest_pci_bus_init_ops(bus, &qtest_ops, NULL);
+    bus->qtest = qtest;
+}
+
+uint32_t guest_pci_bus_read(GuestPciBus *bus, uint8_t bus_number, uint8_t devfn, unsigned width,
+                            uint8_t offset)
+{
+    return bus->ops->config_read(bus, bus_number, devfn, width, offset);
+}
+
+void guest_pci_bus_write(GuestPciBus *bus, uint8_t bus_number, uint8_t devfn, unsigned width,
+                         uint8_t offset, uint32_t value)
+{
+    bus->ops->config_write(bus, bus_number, devfn, width, offset, value);
+}
+
+bool guest_pci_check(GuestPciDevice *device, GError **errp)
+{
+    return device->bus->ops->check(device->bus, errp);
+}
+
+bool guest_pci_is_broken(GuestPciDevice *device)
+{
+    return device->bus->ops->is_broken(device->bus);
+}
+
+/* --- a device --- */
 
 uint32_t guest_pci_config_read(GuestPciDevice *device, unsigned width, uint8_t offset)
 {
@@ -110,7 +199,7 @@ GuestPciDevice *guest_pci_device_open(GuestPciBus *bus, uint8_t devfn, GError **
 {
     g_autofree GuestPciDevice *device = g_new0(GuestPciDevice, 1);
     if (!identify(device, bus, devfn)) {
-        if (qtest_client_check(bus->qtest, errp)) {
+        if (bus->ops->check(bus, errp)) {
             g_set_error(errp, G_IO_ERROR, G_IO_ERROR_NOT_FOUND, "no PCI device at 00:%02x.%u",
                         devfn >> 3, devfn & 7);
         }
@@ -133,11 +222,11 @@ GuestPciDevice *guest_pci_device_find(GuestPciBus *bus, GuestPciMatch *match, vo
         if ((devfn & 7) == 0 && !multifunction) {
             devfn += 7;
         }
-        if (qtest_client_is_broken(bus->qtest)) {
+        if (bus->ops->is_broken(bus)) {
             break;
         }
     }
-    if (qtest_client_check(bus->qtest, errp)) {
+    if (bus->ops->check(bus, errp)) {
         g_set_error(errp, G_IO_ERROR, G_IO_ERROR_NOT_FOUND, "no such PCI device on bus 0");
     }
     return NULL;
@@ -211,7 +300,7 @@ bool guest_pci_device_enable(GuestPciDevice *device, GError **errp)
     }
     command |= PCI_COMMAND_IO | PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER;
     guest_pci_config_write(device, 2, PCI_COMMAND, command);
-    return qtest_client_check(device->bus->qtest, errp);
+    return guest_pci_check(device, errp);
 }
 
 void guest_pci_set_bus_master(GuestPciDevice *device, bool on)
@@ -223,22 +312,19 @@ void guest_pci_set_bus_master(GuestPciDevice *device, bool on)
 
 uint64_t guest_pci_bar_read(GuestPciDevice *device, unsigned bar, unsigned width, uint64_t offset)
 {
-    const GuestPciBar *b = &device->bars[bar];
-    if (b->is_io) {
-        return qtest_client_in(device->bus->qtest, width, (uint16_t)(b->addr + offset));
-    }
-    return qtest_client_load(device->bus->qtest, width, b->addr + offset);
+    return device->bus->ops->bar_read(device, bar, width, offset);
 }
 
 void guest_pci_bar_write(GuestPciDevice *device, unsigned bar, unsigned width, uint64_t offset,
                          uint64_t value)
 {
-    const GuestPciBar *b = &device->bars[bar];
-    if (b->is_io) {
-        qtest_client_out(device->bus->qtest, width, (uint16_t)(b->addr + offset), (uint32_t)value);
-    } else {
-        qtest_client_store(device->bus->qtest, width, b->addr + offset, value);
-    }
+    device->bus->ops->bar_write(device, bar, width, offset, value);
+}
+
+void guest_pci_bar_post(GuestPciDevice *device, unsigned bar, unsigned width, uint64_t offset,
+                        uint64_t value)
+{
+    device->bus->ops->bar_post(device, bar, width, offset, value);
 }
 
 static void table_write(GuestPciDevice *device, unsigned vector, unsigned field, uint32_t value)
@@ -260,7 +346,7 @@ bool guest_pci_msix_set_vector(GuestPciDevice *device, unsigned vector, uint64_t
     table_write(device, vector, PCI_MSIX_ENTRY_UPPER_ADDR, (uint32_t)(addr >> 32));
     table_write(device, vector, PCI_MSIX_ENTRY_DATA, data);
     table_write(device, vector, PCI_MSIX_ENTRY_VECTOR_CTRL, 0);
-    return qtest_client_check(device->bus->qtest, errp);
+    return guest_pci_check(device, errp);
 }
 
 void guest_pci_msix_set_mask(GuestPciDevice *device, unsigned vector, bool masked)

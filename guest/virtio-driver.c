@@ -66,7 +66,7 @@ static bool find_structures(VirtioDriver *driver, GError **errp)
     }
     if (!region_fits(driver, &driver->common, VIRTIO_PCI_COMMON_Q_USEDHI + 4) ||
         !region_fits(driver, &driver->notify, 2) || !region_fits(driver, &driver->isr, 1)) {
-        if (qtest_client_check(driver->pci->bus->qtest, errp)) {
+        if (guest_pci_check(driver->pci, errp)) {
             g_set_error(errp, G_IO_ERROR, G_IO_ERROR_NOT_SUPPORTED,
                         "the device has no modern virtio structures (disable-modern=on?)");
         }
@@ -90,7 +90,7 @@ VirtioDriver *virtio_driver_new(GuestPciDevice *pci, GuestRam *ram, GError **err
     driver->queue_count = (uint16_t)common_read(driver, 2, VIRTIO_PCI_COMMON_NUMQ);
     driver->notify_addrs = g_new0(uint64_t, driver->queue_count);
     driver->notifications = g_new0(uint64_t, driver->queue_count);
-    if (!qtest_client_check(pci->bus->qtest, errp)) {
+    if (!guest_pci_check(pci, errp)) {
         virtio_driver_free(driver);
         return NULL;
     }
@@ -102,7 +102,7 @@ void virtio_driver_free(VirtioDriver *driver)
     if (!driver) {
         return;
     }
-    if (!qtest_client_is_broken(driver->pci->bus->qtest)) {
+    if (!guest_pci_is_broken(driver->pci)) {
         virtio_driver_reset(driver, NULL);
         if (driver->vectors) {
             guest_pci_msix_set_enabled(driver->pci, false);
@@ -128,15 +128,15 @@ bool virtio_driver_reset(VirtioDriver *driver, GError **errp)
     virtio_driver_set_status(driver, 0);
     for (unsigned i = 0; i < RESET_TRIES; i++) {
         uint8_t status = virtio_driver_status(driver);
-        if (qtest_client_is_broken(driver->pci->bus->qtest)) {
+        if (guest_pci_is_broken(driver->pci)) {
             break;
         }
         if (status == 0) {
-            return qtest_client_check(driver->pci->bus->qtest, errp);
+            return guest_pci_check(driver->pci, errp);
         }
         g_usleep(1000);
     }
-    if (qtest_client_check(driver->pci->bus->qtest, errp)) {
+    if (guest_pci_check(driver->pci, errp)) {
         g_set_error(errp, G_IO_ERROR, G_IO_ERROR_TIMED_OUT, "the device does not finish its reset");
     }
     return false;
@@ -162,7 +162,7 @@ bool virtio_driver_negotiate(VirtioDriver *driver, uint64_t wanted, GError **err
     uint8_t status = virtio_driver_status(driver) | VIRTIO_CONFIG_S_FEATURES_OK;
     virtio_driver_set_status(driver, status);
     uint8_t seen = virtio_driver_status(driver);
-    if (!qtest_client_check(driver->pci->bus->qtest, errp)) {
+    if (!guest_pci_check(driver->pci, errp)) {
         return false;
     }
     if (!(driver->features & version_1) || !(seen & VIRTIO_CONFIG_S_FEATURES_OK)) {
@@ -179,6 +179,24 @@ bool virtio_driver_has_feature(const VirtioDriver *driver, unsigned bit)
     return driver->features >> bit & 1;
 }
 
+/* Aims the first @count vectors at words of RAM. */
+static bool aim_vectors(VirtioDriver *driver, unsigned count, GError **errp)
+{
+    driver->interrupt_words =
+        guest_ram_alloc(driver->ram, (size_t)count * WORD_STRIDE, WORD_STRIDE);
+    if (!driver->interrupt_words) {
+        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_NO_SPACE, "guest RAM is used up");
+        return false;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        if (!guest_pci_msix_set_vector(driver->pci, i, driver->interrupt_words + i * WORD_STRIDE,
+                                       INTERRUPT_ONE, errp)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 bool virtio_driver_setup_interrupts(VirtioDriver *driver, unsigned count, GError **errp)
 {
     GuestPciDevice *pci = driver->pci;
@@ -186,23 +204,15 @@ bool virtio_driver_setup_interrupts(VirtioDriver *driver, unsigned count, GError
     if (count == 0) {
         return true;
     }
-    driver->interrupt_words =
-        guest_ram_alloc(driver->ram, (size_t)count * WORD_STRIDE, WORD_STRIDE);
-    if (!driver->interrupt_words) {
-        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_NO_SPACE, "guest RAM is used up");
-        return false;
-    }
     guest_pci_msix_set_enabled(pci, true);
-    for (unsigned i = 0; i < count; i++) {
-        if (!guest_pci_msix_set_vector(pci, i, driver->interrupt_words + i * WORD_STRIDE,
-                                       INTERRUPT_ONE, errp)) {
-            return false;
-        }
+    if (pci->bus->ops->irqs_enable ? !pci->bus->ops->irqs_enable(pci, count, errp)
+                                   : !aim_vectors(driver, count, errp)) {
+        return false;
     }
     guest_pci_msix_set_function_mask(pci, false);
     common_write(driver, 2, VIRTIO_PCI_COMMON_MSIX, 0);
     driver->vectors = count;
-    return qtest_client_check(pci->bus->qtest, errp);
+    return guest_pci_check(pci, errp);
 }
 
 bool virtio_driver_take_interrupt(VirtioDriver *driver, unsigned vector)
@@ -210,11 +220,24 @@ bool virtio_driver_take_interrupt(VirtioDriver *driver, unsigned vector)
     if (vector >= driver->vectors) {
         return false;
     }
+    if (driver->pci->bus->ops->irq_take) {
+        return driver->pci->bus->ops->irq_take(driver->pci, vector);
+    }
     uint32_t *word =
         guest_ram_pointer(driver->ram, driver->interrupt_words + vector * WORD_STRIDE, 4);
     /* Acquire: what the device did before its message is visible after it. */
     return __atomic_load_n(word, __ATOMIC_RELAXED) != 0 &&
            __atomic_exchange_n(word, 0, __ATOMIC_ACQUIRE) != 0;
+}
+
+bool virtio_driver_sleep(VirtioDriver *driver, unsigned vector, unsigned timeout_us)
+{
+    const GuestPciOps *ops = driver->pci->bus->ops;
+    if (!ops->irq_wait || vector >= driver->vectors) {
+        return false;
+    }
+    ops->irq_wait(driver->pci, vector, timeout_us);
+    return true;
 }
 
 uint8_t virtio_driver_read_isr(VirtioDriver *driver)
@@ -246,7 +269,7 @@ static bool enable_queue(VirtioDriver *driver, DriverQueue *queue, uint16_t vect
     write_ring_address(driver, VIRTIO_PCI_COMMON_Q_USEDLO, queue->used_addr);
     uint64_t notify = common_read(driver, 2, VIRTIO_PCI_COMMON_Q_NOFF) * driver->notify_multiplier;
     common_write(driver, 2, VIRTIO_PCI_COMMON_Q_ENABLE, 1);
-    if (!qtest_client_check(driver->pci->bus->qtest, errp)) {
+    if (!guest_pci_check(driver->pci, errp)) {
         return false;
     }
     if (got_vector != vector) {
@@ -269,7 +292,7 @@ DriverQueue *virtio_driver_setup_queue(VirtioDriver *driver, uint16_t index, uin
 {
     uint16_t max = index < driver->queue_count ? virtio_driver_queue_max(driver, index) : 0;
     if (max == 0 || size > max) {
-        if (qtest_client_check(driver->pci->bus->qtest, errp)) {
+        if (guest_pci_check(driver->pci, errp)) {
             g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_ARGUMENT,
                         "queue %u of %u entries: the device has %u queues, this one of at most %u",
                         index, size, driver->queue_count, max);
@@ -290,19 +313,13 @@ DriverQueue *virtio_driver_setup_queue(VirtioDriver *driver, uint16_t index, uin
 bool virtio_driver_start(VirtioDriver *driver, GError **errp)
 {
     virtio_driver_set_status(driver, virtio_driver_status(driver) | VIRTIO_CONFIG_S_DRIVER_OK);
-    return qtest_client_check(driver->pci->bus->qtest, errp);
+    return guest_pci_check(driver->pci, errp);
 }
 
 void virtio_driver_notify(VirtioDriver *driver, uint16_t index)
 {
-    const GuestPciBar *bar = &driver->pci->bars[driver->notify.bar];
-    uint64_t offset = driver->notify_addrs[index];
     __atomic_fetch_add(&driver->notifications[index], 1, __ATOMIC_RELAXED);
-    if (bar->is_io) {
-        guest_pci_bar_write(driver->pci, driver->notify.bar, 2, offset, index);
-    } else {
-        qtest_client_post_store(driver->pci->bus->qtest, 2, bar->addr + offset, index);
-    }
+    guest_pci_bar_post(driver->pci, driver->notify.bar, 2, driver->notify_addrs[index], index);
 }
 
 void virtio_driver_notify_sync(VirtioDriver *driver, uint16_t index)

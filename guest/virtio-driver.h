@@ -56,6 +56,9 @@ bool virtio_driver_has_feature(const VirtioDriver *driver, unsigned bit);
 bool virtio_driver_setup_interrupts(VirtioDriver *driver, unsigned count, GError **errp);
 /* Whether @vector has fired since the last call (the word is cleared). */
 bool virtio_driver_take_interrupt(VirtioDriver *driver, unsigned vector);
+/* Sleeps until @vector fires, at most @timeout_us; false at once where interrupts are words of
+ * RAM, which nobody can sleep on. */
+bool virtio_driver_sleep(VirtioDriver *driver, unsigned vector, unsigned timeout_us);
 /* Interrupt status byte (reading clears it). */
 uint8_t virtio_driver_read_isr(VirtioDriver *driver);
 

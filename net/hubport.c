@@ -277,6 +277,12 @@ void net_hub_print_info(GString *out)
     }
 }
 
+int net_hub_id(const NetClient *nc)
+{
+    const NetClient *port = nc->ops == &hubport_ops ? nc : nc->peer;
+    return port && port->ops == &hubport_ops ? ((const HubPort *)port)->hub->id : -1;
+}
+
 bool net_hub_shows_client(const NetClient *nc)
 {
     return nc->ops == &hubport_ops || (nc->peer && nc->peer->ops == &hubport_ops);

@@ -20,7 +20,9 @@
 const NetBackend net_backends[] = {
     {"user", "user networking, no privilege needed", net_init_user},
     {"tap", "a tap interface of the host", net_init_tap},
-    {"socket", "frames over an open socket (fd=)", net_init_socket},
+    {"stream", "frames over a stream socket", net_init_stream},
+    {"dgram", "frames over a datagram socket", net_init_dgram},
+    {"socket", "the same with older options", net_init_socket},
     {"hubport", "a port of a software hub", net_init_hubport},
     {NULL},
 };
@@ -28,6 +30,21 @@ const NetBackend net_backends[] = {
 const char *const net_list_keys[] = {"hostfwd", "guestfwd", "dnssearch", NULL};
 
 int (*net_named_fd)(const char *name, GError **errp);
+
+bool net_options_are_strict(const char *text)
+{
+    static const char *const strict[] = {"stream", "dgram"};
+    if (g_str_has_prefix(text, "type=")) {
+        text += strlen("type=");
+    }
+    size_t len = strcspn(text, ",");
+    for (unsigned i = 0; i < G_N_ELEMENTS(strict); i++) {
+        if (len == strlen(strict[i]) && strncmp(text, strict[i], len) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
 
 char *net_help_text(void)
 {
@@ -174,7 +191,10 @@ gboolean net_parse_nic(const char *text, const char *default_model, json_object 
 {
     static unsigned count;
     const KeyvalOptions opts = {
-        .implied_key = "type", .allow_flags = true, .list_keys = net_list_keys};
+        .implied_key = "type",
+        .allow_flags = !net_options_are_strict(text),
+        .list_keys = net_list_keys,
+    };
     *netdev = *device = NULL;
     json_object *options = keyval_parse(text, &opts, NULL, errp);
     if (!options) {

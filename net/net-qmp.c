@@ -1,15 +1,14 @@
 /*
- * The monitor's side of net: QMP commands of qapi/net.json, HMP's info network, set_link,
- * netdev_add and netdev_del, and fds by the name that getfd gave them.
+ * QMP commands of qapi/net.json, and fds by the name that getfd gave them.
  */
 #include <string.h>
 
-#include "net/net.h"
+#include "net/filter.h"
+#include "net/net-internal.h"
 #include "qapi/monitor.h"
 #include "qapi/qapi-commands.h"
 #include "qapi/qapi-visit.h"
 #include "util/error.h"
-#include "util/keyval.h"
 
 static RxFilterInfo *rx_filter(NetClient *nc, GError **errp)
 {
@@ -100,74 +99,6 @@ void qmp_netdev_del(const char *id, GError **errp)
     net_delete_netdev(id, errp);
 }
 
-/* ---- HMP ---- */
-
-static void print_error(GString *out, GError *err)
-{
-    if (err) {
-        g_string_append_printf(out, "Error: %s\r\n", err->message);
-        g_error_free(err);
-    }
-}
-
-static void hmp_info_network(const char *args, GString *out)
-{
-    net_print_info(out);
-}
-
-static void hmp_set_link(const char *args, GString *out)
-{
-    g_auto(GStrv) words = g_strsplit_set(args, " ", 2);
-    const char *state = words[0] && words[1] ? g_strstrip(words[1]) : NULL;
-    bool up;
-    GError *err = NULL;
-    if (!state) {
-        error_set(&err, "set_link takes a client's name and on or off");
-    } else if (parse_bool("state", state, &up, &err)) {
-        net_set_link(words[0], up, &err);
-    }
-    print_error(out, err);
-}
-
-static void hmp_netdev_add(const char *args, GString *out)
-{
-    const KeyvalOptions opts = {
-        .implied_key = "type", .allow_flags = true, .list_keys = net_list_keys};
-    GError *err = NULL;
-    bool help = false;
-    json_object *options = keyval_parse(args, &opts, &help, &err);
-    if (help) {
-        g_autofree char *text = net_help_text();
-        for (char **lines = g_strsplit(g_strchomp(text), "\n", -1), **l = lines;; l++) {
-            if (!*l) {
-                g_strfreev(lines);
-                break;
-            }
-            g_string_append_printf(out, "%s\r\n", *l);
-        }
-    } else if (options) {
-        net_init_netdev(options, &err);
-    }
-    json_object_put(options);
-    print_error(out, err);
-}
-
-static void hmp_netdev_del(const char *args, GString *out)
-{
-    GError *err = NULL;
-    net_delete_netdev(args, &err);
-    print_error(out, err);
-}
-
-static const HmpCommand net_hmp_commands[] = {
-    {"info network", "", "show the network clients and who is connected to whom", hmp_info_network},
-    {"set_link", "name on|off", "plug or unplug a network client's cable", hmp_set_link},
-    {"netdev_add", "[user|tap|socket|hubport],id=str[,prop=value][,...]", "add a network back end",
-     hmp_netdev_add},
-    {"netdev_del", "id", "delete a network back end", hmp_netdev_del},
-    {NULL},
-};
-
 static int monitor_named_fd(const char *name, GError **errp)
 {
     Monitor *mon = monitor_current();
@@ -180,6 +111,7 @@ static int monitor_named_fd(const char *name, GError **errp)
 
 void net_monitor_init(void)
 {
-    hmp_register(net_hmp_commands);
+    net_register_filter_types();
+    net_register_hmp();
     net_named_fd = monitor_named_fd;
 }

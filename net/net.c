@@ -12,6 +12,7 @@
 
 #include <string.h>
 
+#include "net/filter.h"
 #include "net/net-internal.h"
 #include "util/error.h"
 
@@ -132,6 +133,7 @@ static void peer_gone(void *opaque)
 /* The end of one queue; the peer stays, alone. */
 static void client_free(NetClient *nc)
 {
+    net_filters_delete(nc);
     NetClient *peer = nc->peer;
     if (nc->ops->cleanup) {
         nc->ops->cleanup(nc);
@@ -202,8 +204,7 @@ void net_count_drop(NetClient *nc, NetDropReason reason, unsigned packets)
     nc->stats.drops[reason] += packets;
 }
 
-/* Delivers packets that are all of legal length. */
-static unsigned deliver(NetClient *nc, NetClient *peer, NetPacket *pkts, unsigned n)
+unsigned net_deliver(NetClient *nc, NetClient *peer, NetPacket *pkts, unsigned n)
 {
     unsigned taken = peer->ops->receive_batch(peer, pkts, n);
     taken = MIN(taken, n);
@@ -223,12 +224,9 @@ unsigned net_send_batch(NetClient *nc, NetPacket *pkts, unsigned n)
 {
     NetClient *peer = nc->peer;
     n = MIN(n, NET_BATCH_MAX);
-    if (!peer) {
-        net_count_drop(nc, NET_DROP_NO_PEER, n);
-        return n;
-    }
-    if (nc->link_down || peer->link_down) {
-        net_count_drop(nc, NET_DROP_LINK_DOWN, n);
+    if (!peer || nc->link_down || peer->link_down) {
+        net_count_drop(nc, peer ? NET_DROP_LINK_DOWN : NET_DROP_NO_PEER, n);
+        net_forget_unsent(nc);
         return n;
     }
 
@@ -240,7 +238,8 @@ unsigned net_send_batch(NetClient *nc, NetPacket *pkts, unsigned n)
             run++;
         }
         if (run > done) {
-            unsigned taken = deliver(nc, peer, pkts + done, run - done);
+            unsigned taken = net_has_filters(nc) ? net_filters_send(nc, pkts + done, run - done)
+                                                 : net_deliver(nc, peer, pkts + done, run - done);
             done += taken;
             if (done < run) {
                 return done;
@@ -254,10 +253,22 @@ unsigned net_send_batch(NetClient *nc, NetPacket *pkts, unsigned n)
     return done;
 }
 
+void net_forget_unsent(NetClient *nc)
+{
+    nc->filter_at = NULL;
+    nc->filter_passed = 0;
+}
+
 void net_peer_writable(NetClient *nc)
 {
     NetClient *peer = nc->peer;
-    if (peer && peer->ops->peer_writable) {
+    if (!peer) {
+        return;
+    }
+    if (net_has_filters(peer)) {
+        net_filters_resume(peer);
+    }
+    if (peer->ops->peer_writable) {
         peer->ops->peer_writable(peer);
     }
 }
@@ -266,10 +277,13 @@ bool net_can_send(NetClient *nc)
 {
     NetClient *peer = nc->peer;
     /* Without a peer or a link a packet is taken too: dropped and counted. */
-    if (!peer || nc->link_down || peer->link_down || !peer->ops->can_receive) {
+    if (!peer || nc->link_down || peer->link_down) {
         return true;
     }
-    return peer->ops->can_receive(peer);
+    if (net_has_filters(nc)) {
+        return net_filters_can_send(nc);
+    }
+    return !peer->ops->can_receive || peer->ops->can_receive(peer);
 }
 
 void net_set_info(NetClient *nc, const char *fmt, ...)
@@ -285,12 +299,18 @@ gboolean net_client_set_loop(NetClient *nc, EventLoop *loop, GError **errp)
     if (nc->loop == loop) {
         return true;
     }
+    if (nc->filters->len > 0) {
+        return error_set(errp,
+                         "netdev '%s' has filters, which work in the main loop only: it cannot be "
+                         "used with iothread=",
+                         nc->name);
+    }
     if (nc->ops->set_loop) {
         nc->ops->set_loop(nc, loop);
     } else if (!nc->is_nic) {
         return error_set(errp,
                          "netdev '%s' of type %s cannot be used with iothread=: "
-                         "only tap and socket can",
+                         "it works in the main loop only",
                          nc->name, nc->ops->type);
     }
     nc->loop = loop;
@@ -367,6 +387,7 @@ void net_client_print(const NetClient *nc, GString *out)
 {
     g_string_append_printf(out, "%s: index=%u,type=%s", nc->name, nc->queue_index, nc->ops->type);
     g_string_append_printf(out, ",%s\r\n", nc->info->str);
+    net_filters_print(nc, out);
 }
 
 void net_print_info(GString *out)
@@ -399,6 +420,7 @@ gboolean net_check_clients(GError **errp)
 
 void net_cleanup(void)
 {
+    net_announce_cleanup();
     /* NICs are their devices' and go with them. */
     unsigned i = 0;
     while (net_clients && i < net_clients->len) {

@@ -1,484 +1,275 @@
 /*
- * -netdev socket,fd=N: frames over a socket that somebody else opened.
+ * -netdev socket: the older options for frames over sockets: an open one, TCP that listens or
+ * connects, UDP, a multicast group.
  *
- * A stream socket carries each frame behind its length, 32 bits big-endian; a datagram socket one
- * frame in each datagram.  Both directions have back-pressure and neither loses a frame to it:
- *
- *   socket → peer   Frames are read in batches.  What the peer does not take stays in the buffer
- *                   and the socket is not read until the peer says it can take more.
- *   peer → socket   Batches go out in one system call.  A frame of which a stream socket took a
- *                   part is kept until the rest is gone; further frames stay the sender's until
- *                   the socket is writable again.
- *
- * A stream that sends an impossible length is closed with a message: nothing after it can be
- * trusted.  Data followed by end of file is still delivered.
- *
- * Not here: sockets that are opened, listened on or reconnected by us.
+ * Two clients behind one type: over a stream socket (frames with their length, framed.c) and over
+ * a datagram socket (datagram.c).  A server serves one connection at a time, a connection that
+ * has ended is not made again: stream can.
  */
+#include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
+#include "net/datagram.h"
+#include "net/dgram-open.h"
+#include "net/framed.h"
 #include "net/net-internal.h"
-#include "qapi/qapi-types.h"
 #include "util/error.h"
-#include "util/iov.h"
 
-#define LENGTH_SIZE   4
-#define STREAM_BUFFER (256 * 1024) /* holds at least three of the longest frames */
-#define READ_BATCH    64
-#define IOV_LIMIT     1024 /* the kernel's UIO_MAXIOV */
+/* ---- stream sockets ---- */
 
-typedef struct SocketClient {
+typedef struct SocketStream {
     NetClient nc;
-    int fd; /* -1: closed */
-    bool stream;
-    bool want_read, want_write;
-    bool delivering;
+    FramedLink link;
+    int listen_fd;     /* -1: none */
+    int connecting_fd; /* -1: none */
+} SocketStream;
 
-    /* From the socket.  Stream: bytes [in_start, in_end) of @in.  Datagram: frames
-     * [in_start, in_end), each in its NET_MAX_FRAME bytes of @in. */
-    uint8_t *in;
-    size_t in_start, in_end;
-    size_t in_size[READ_BATCH];
-
-    /* To a stream socket: the rest of a frame that went out in part. */
-    uint8_t *out;
-    size_t out_start, out_end;
-} SocketClient;
-
-static void socket_readable(void *opaque);
-static void socket_writable(void *opaque);
-
-static void update_handlers(SocketClient *s)
+static unsigned stream_receive(NetClient *nc, NetPacket *pkts, unsigned n)
 {
-    if (s->fd >= 0) {
-        event_loop_set_fd_handler(s->nc.loop, s->fd, s->want_read ? socket_readable : NULL,
-                                  s->want_write ? socket_writable : NULL, s);
+    return framed_receive(&((SocketStream *)nc)->link, pkts, n);
+}
+
+static bool stream_can_receive(NetClient *nc)
+{
+    return framed_can_receive(&((SocketStream *)nc)->link);
+}
+
+static void stream_peer_writable(NetClient *nc)
+{
+    framed_peer_writable(&((SocketStream *)nc)->link);
+}
+
+static void stream_set_loop(NetClient *nc, EventLoop *loop)
+{
+    framed_set_loop(&((SocketStream *)nc)->link, loop);
+}
+
+static void forget_fd(int fd)
+{
+    if (fd >= 0) {
+        event_loop_set_fd_handler(event_loop_main(), fd, NULL, NULL, NULL);
+        close(fd);
     }
 }
 
-static void set_want_read(SocketClient *s, bool want)
+static void stream_cleanup(NetClient *nc)
 {
-    if (s->want_read != want) {
-        s->want_read = want;
-        update_handlers(s);
-    }
+    SocketStream *s = (SocketStream *)nc;
+    framed_destroy(&s->link);
+    forget_fd(s->listen_fd);
+    forget_fd(s->connecting_fd);
 }
 
-static void set_want_write(SocketClient *s, bool want)
-{
-    if (s->want_write != want) {
-        s->want_write = want;
-        update_handlers(s);
-    }
-}
+static const NetClientOps socket_stream_ops = {
+    .type = "socket",
+    .instance_size = sizeof(SocketStream),
+    .receive_batch = stream_receive,
+    .can_receive = stream_can_receive,
+    .peer_writable = stream_peer_writable,
+    .set_loop = stream_set_loop,
+    .cleanup = stream_cleanup,
+};
 
-/* Ends the connection; frames read already can still be delivered. */
-static void socket_close(SocketClient *s)
+static void stream_accept(void *opaque)
 {
-    if (s->fd < 0) {
+    SocketStream *s = opaque;
+    NetAddress from = {.size = sizeof(from.u)};
+    int fd = accept4(s->listen_fd, &from.u.sa, &from.size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) {
         return;
     }
-    if (s->want_read || s->want_write) {
-        event_loop_set_fd_handler(s->nc.loop, s->fd, NULL, NULL, NULL);
-    }
-    close(s->fd);
-    s->fd = -1;
-    s->want_read = s->want_write = false;
-    if (s->out_end > s->out_start) {
-        net_count_drop(&s->nc, NET_DROP_HOST_ERROR, 1);
-        s->out_start = s->out_end = 0;
-    }
-    net_set_info(&s->nc, "disconnected");
+    event_loop_set_fd_handler(event_loop_main(), s->listen_fd, NULL, NULL, NULL);
+    socket_set_nodelay(fd);
+    framed_open(&s->link, fd);
+    g_autofree char *text = address_host_port(&from);
+    net_set_info(&s->nc, "socket: connection from %s", text);
 }
 
-/* Closes from an event: the device's frames that wait for us go (counted) instead of waiting. */
-static void socket_close_and_resume(SocketClient *s)
+static void stream_disconnected(NetClient *nc)
 {
-    socket_close(s);
-    net_peer_writable(&s->nc);
-}
-
-/* ---- socket → peer ---- */
-
-static uint32_t read_length(const uint8_t *p)
-{
-    return (uint32_t)p[0] << 24 | p[1] << 16 | p[2] << 8 | p[3];
-}
-
-/*
- * Sends what whole frames the stream buffer holds.  False: the peer does not take more now.
- * An impossible length closes the socket and empties the buffer.
- */
-static bool stream_deliver(SocketClient *s)
-{
-    NetPacket pkts[READ_BATCH];
-    struct iovec iov[READ_BATCH];
-    for (;;) {
-        unsigned n = 0;
-        size_t at = s->in_start;
-        bool bad = false;
-        while (n < READ_BATCH && s->in_end - at >= LENGTH_SIZE) {
-            uint32_t size = read_length(s->in + at);
-            if (size > NET_MAX_FRAME) {
-                bad = true;
-                break;
-            }
-            if (s->in_end - at - LENGTH_SIZE < size) {
-                break;
-            }
-            at += LENGTH_SIZE;
-            if (size == 0) {
-                if (n > 0) {
-                    break; /* ends the batch; the next round meets it first */
-                }
-                net_count_drop(&s->nc, NET_DROP_BAD_HEADER, 1);
-                s->in_start = at;
-                continue;
-            }
-            iov[n] = (struct iovec){s->in + at, size};
-            pkts[n] = (NetPacket){&iov[n], 1, size};
-            at += size;
-            n++;
-        }
-        if (n == 0 && bad) {
-            warn_report("netdev '%s': a frame of %u bytes announced, at most %u are possible: "
-                        "connection closed",
-                        s->nc.name, read_length(s->in + s->in_start), NET_MAX_FRAME);
-            net_count_drop(&s->nc, NET_DROP_TOO_LONG, 1);
-            s->in_start = s->in_end = 0;
-            socket_close_and_resume(s);
-            return true;
-        }
-        if (n == 0) {
-            return true;
-        }
-        unsigned taken = net_send_batch(&s->nc, pkts, n);
-        for (unsigned i = 0; i < taken; i++) {
-            s->in_start += LENGTH_SIZE + pkts[i].size;
-        }
-        if (taken < n) {
-            return false;
-        }
+    SocketStream *s = (SocketStream *)nc;
+    net_set_info(nc, "%s", "");
+    if (s->listen_fd >= 0) {
+        event_loop_set_fd_handler(event_loop_main(), s->listen_fd, stream_accept, NULL, s);
     }
 }
 
-static bool dgram_deliver(SocketClient *s)
+static SocketStream *stream_new(const char *id)
 {
-    NetPacket pkts[READ_BATCH];
-    struct iovec iov[READ_BATCH];
-    unsigned n = 0;
-    for (size_t i = s->in_start; i < s->in_end; i++, n++) {
-        iov[n] = (struct iovec){s->in + i * NET_MAX_FRAME, s->in_size[i]};
-        pkts[n] = (NetPacket){&iov[n], 1, s->in_size[i]};
-    }
-    if (n > 0) {
-        s->in_start += net_send_batch(&s->nc, pkts, n);
-    }
-    return s->in_start == s->in_end;
+    SocketStream *s = (SocketStream *)net_client_new(&socket_stream_ops, NULL, "socket", id);
+    framed_init(&s->link, &s->nc, stream_disconnected);
+    s->listen_fd = s->connecting_fd = -1;
+    return s;
 }
 
-/* False: frames are left and the socket is not to be read. */
-static bool socket_deliver(SocketClient *s)
+static void stream_connected(void *opaque)
 {
-    s->delivering = true;
-    bool all = s->stream ? stream_deliver(s) : dgram_deliver(s);
-    s->delivering = false;
-    return all;
+    SocketStream *s = opaque;
+    int fd = s->connecting_fd, errnum = socket_connect_result(fd);
+    event_loop_set_fd_handler(event_loop_main(), fd, NULL, NULL, NULL);
+    s->connecting_fd = -1;
+    if (errnum) {
+        warn_report("netdev '%s': cannot connect: %s", s->nc.name, g_strerror(errnum));
+        net_set_info(&s->nc, "%s", "");
+        close(fd);
+        return;
+    }
+    socket_set_nodelay(fd);
+    framed_open(&s->link, fd);
 }
 
-static void stream_read(SocketClient *s)
+static gboolean init_listen(const char *id, const char *text, GError **errp)
 {
-    if (s->in_start > 0) {
-        memmove(s->in, s->in + s->in_start, s->in_end - s->in_start);
-        s->in_end -= s->in_start;
-        s->in_start = 0;
+    int on = 1, errnum = 0;
+    NetAddress addr;
+    BoundPath bound = {NULL};
+    if (!address_parse_host_port("listen", text, SOCK_STREAM, true, &addr, errp)) {
+        return false;
     }
-    ssize_t n = recv(s->fd, s->in + s->in_end, STREAM_BUFFER - s->in_end, MSG_DONTWAIT);
-    if (n > 0) {
-        s->in_end += n;
-    } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-        socket_close_and_resume(s);
+    int fd = socket_open(addr.u.sa.sa_family, SOCK_STREAM, 0);
+    if (fd >= 0) {
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+        errnum = socket_bind(fd, &addr, &bound);
     }
+    if (fd < 0 || errnum || listen(fd, 1) < 0) {
+        errnum = errnum ? errnum : errno;
+        forget_fd(fd);
+        return error_set_errno(errp, errnum, "cannot listen at listen=%s", text);
+    }
+    SocketStream *s = stream_new(id);
+    s->listen_fd = fd;
+    event_loop_set_fd_handler(event_loop_main(), fd, stream_accept, NULL, s);
+    return true;
 }
 
-static void dgram_read(SocketClient *s)
+static gboolean init_connect(const char *id, const char *text, GError **errp)
 {
-    struct mmsghdr msgs[READ_BATCH] = {0};
-    struct iovec iov[READ_BATCH];
-    for (unsigned i = 0; i < READ_BATCH; i++) {
-        iov[i] = (struct iovec){s->in + i * NET_MAX_FRAME, NET_MAX_FRAME};
-        msgs[i].msg_hdr.msg_iov = &iov[i];
-        msgs[i].msg_hdr.msg_iovlen = 1;
+    NetAddress addr;
+    bool pending;
+    if (!address_parse_host_port("connect", text, SOCK_STREAM, false, &addr, errp)) {
+        return false;
     }
-    int n = recvmmsg(s->fd, msgs, READ_BATCH, MSG_DONTWAIT, NULL);
-    s->in_start = s->in_end = 0;
-    for (int i = 0; i < n; i++) {
-        size_t size = msgs[i].msg_len;
-        if (msgs[i].msg_hdr.msg_flags & MSG_TRUNC) {
-            net_count_drop(&s->nc, NET_DROP_TOO_LONG, 1);
-        } else if (size > 0) {
-            /* Empty and long ones leave gaps: move the frame down into the first. */
-            if (s->in_end != (size_t)i) {
-                memcpy(s->in + s->in_end * NET_MAX_FRAME, iov[i].iov_base, size);
-            }
-            s->in_size[s->in_end++] = size;
-        }
+    int fd = address_connect(&addr, NULL, &pending);
+    if (fd < 0) {
+        return error_set_errno(errp, errno, "cannot connect to connect=%s", text);
     }
-    /* A datagram socket shut down reads as empty frames for ever. */
-    struct pollfd p = {s->fd, POLLRDHUP, 0};
-    if (n > 0 && s->in_end == 0 && poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP))) {
-        socket_close_and_resume(s);
-    }
-}
-
-static void socket_readable(void *opaque)
-{
-    SocketClient *s = opaque;
-    if (s->stream) {
-        stream_read(s);
+    SocketStream *s = stream_new(id);
+    g_autofree char *shown = address_host_port(&addr);
+    net_set_info(&s->nc, "socket: connect to %s", shown);
+    s->connecting_fd = fd;
+    if (pending) {
+        event_loop_set_fd_handler(event_loop_main(), fd, NULL, stream_connected, s);
     } else {
-        dgram_read(s);
-    }
-    if (!socket_deliver(s) && s->fd >= 0) {
-        set_want_read(s, false);
-    }
-}
-
-static void socket_peer_writable(NetClient *nc)
-{
-    SocketClient *s = (SocketClient *)nc;
-    if (!s->delivering && socket_deliver(s) && s->fd >= 0) {
-        set_want_read(s, true);
-    }
-}
-
-/* ---- peer → socket ---- */
-
-static bool socket_can_receive(NetClient *nc)
-{
-    return !((SocketClient *)nc)->want_write;
-}
-
-/* Keeps what is left of @pkt (header included) after its first @sent bytes went out. */
-static void keep_rest(SocketClient *s, const uint8_t header[LENGTH_SIZE], const NetPacket *pkt,
-                      size_t sent)
-{
-    if (!s->out) {
-        s->out = g_malloc(LENGTH_SIZE + NET_MAX_FRAME);
-    }
-    memcpy(s->out, header, LENGTH_SIZE);
-    iov_to_buf(pkt->iov, pkt->iovcnt, 0, s->out + LENGTH_SIZE, pkt->size);
-    s->out_start = sent;
-    s->out_end = LENGTH_SIZE + pkt->size;
-}
-
-/*
- * Sends packets [*done, n) as far as one sendmsg() goes, and moves *done.  False: stop, the
- * socket takes no more now (or is closed).
- */
-static bool stream_send(SocketClient *s, NetPacket *pkts, unsigned n, unsigned *done)
-{
-    struct iovec iov[IOV_LIMIT];
-    uint8_t headers[NET_BATCH_MAX][LENGTH_SIZE];
-    unsigned cnt = 0, i = *done;
-    for (; i < n && cnt + pkts[i].iovcnt + 1 <= IOV_LIMIT; i++) {
-        uint32_t be = GUINT32_TO_BE((uint32_t)pkts[i].size);
-        memcpy(headers[i], &be, LENGTH_SIZE);
-        iov[cnt++] = (struct iovec){headers[i], LENGTH_SIZE};
-        memcpy(&iov[cnt], pkts[i].iov, pkts[i].iovcnt * sizeof(*iov));
-        cnt += pkts[i].iovcnt;
-    }
-    g_autofree uint8_t *linear = NULL;
-    if (i == *done) { /* more pieces than one call takes: send it as one */
-        uint32_t be = GUINT32_TO_BE((uint32_t)pkts[i].size);
-        memcpy(headers[i], &be, LENGTH_SIZE);
-        linear = g_malloc(pkts[i].size);
-        iov_to_buf(pkts[i].iov, pkts[i].iovcnt, 0, linear, pkts[i].size);
-        iov[0] = (struct iovec){headers[i], LENGTH_SIZE};
-        iov[1] = (struct iovec){linear, pkts[i].size};
-        cnt = 2;
-        i++;
-    }
-
-    struct msghdr msg = {.msg_iov = iov, .msg_iovlen = cnt};
-    ssize_t sent;
-    do {
-        sent = sendmsg(s->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
-    } while (sent < 0 && errno == EINTR);
-    if (sent < 0) {
-        if (errno == EAGAIN) {
-            set_want_write(s, true);
-        } else if (errno == ENOBUFS || errno == ENOMEM) {
-            net_count_drop(&s->nc, NET_DROP_HOST_ERROR, 1);
-            (*done)++;
-            return true;
-        } else {
-            socket_close(s);
-        }
-        return false;
-    }
-    size_t left = sent;
-    while (*done < i && left >= LENGTH_SIZE + pkts[*done].size) {
-        left -= LENGTH_SIZE + pkts[*done].size;
-        (*done)++;
-    }
-    if (*done == i) {
-        return true;
-    }
-    if (left > 0) {
-        keep_rest(s, headers[*done], &pkts[*done], left);
-        (*done)++;
-    }
-    set_want_write(s, true);
-    return false;
-}
-
-/* As stream_send(), with one datagram a packet. */
-static bool dgram_send(SocketClient *s, NetPacket *pkts, unsigned n, unsigned *done)
-{
-    struct mmsghdr msgs[NET_BATCH_MAX] = {0};
-    struct iovec one;
-    g_autofree uint8_t *linear = NULL;
-    unsigned i = *done, cnt = 0;
-    for (; i < n && pkts[i].iovcnt <= IOV_LIMIT; i++, cnt++) {
-        msgs[cnt].msg_hdr.msg_iov = pkts[i].iov;
-        msgs[cnt].msg_hdr.msg_iovlen = pkts[i].iovcnt;
-    }
-    if (cnt == 0) {
-        linear = g_malloc(pkts[i].size);
-        iov_to_buf(pkts[i].iov, pkts[i].iovcnt, 0, linear, pkts[i].size);
-        one = (struct iovec){linear, pkts[i].size};
-        msgs[0].msg_hdr.msg_iov = &one;
-        msgs[0].msg_hdr.msg_iovlen = 1;
-        cnt = 1;
-    }
-    int sent = sendmmsg(s->fd, msgs, cnt, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent > 0) {
-        *done += sent;
-        return true;
-    }
-    if (errno == EAGAIN) {
-        set_want_write(s, true);
-        return false;
-    }
-    if (errno != EINTR) {
-        /* Too long for this socket, or nobody there: costs this frame only. */
-        net_count_drop(&s->nc, errno == EMSGSIZE ? NET_DROP_TOO_LONG : NET_DROP_HOST_ERROR, 1);
-        (*done)++;
+        stream_connected(s);
     }
     return true;
 }
 
-static unsigned socket_receive(NetClient *nc, NetPacket *pkts, unsigned n)
+/* ---- datagram sockets ---- */
+
+typedef struct SocketDgram {
+    NetClient nc;
+    DatagramLink link;
+} SocketDgram;
+
+static unsigned dgram_receive(NetClient *nc, NetPacket *pkts, unsigned n)
 {
-    SocketClient *s = (SocketClient *)nc;
-    unsigned done = 0;
-    if (s->want_write) {
-        return 0;
-    }
-    while (s->fd >= 0 && done < n) {
-        if (!(s->stream ? stream_send(s, pkts, n, &done) : dgram_send(s, pkts, n, &done))) {
-            break;
-        }
-    }
-    if (s->fd < 0) {
-        net_count_drop(nc, NET_DROP_NOT_READY, n - done);
-        return n;
-    }
-    return done;
+    return datagram_receive(&((SocketDgram *)nc)->link, pkts, n);
 }
 
-static void socket_writable(void *opaque)
+static bool dgram_can_receive(NetClient *nc)
 {
-    SocketClient *s = opaque;
-    if (s->out_end > s->out_start) {
-        ssize_t n = send(s->fd, s->out + s->out_start, s->out_end - s->out_start,
-                         MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (n < 0 && errno != EAGAIN && errno != EINTR) {
-            socket_close_and_resume(s);
-            return;
-        }
-        s->out_start += n > 0 ? n : 0;
-        if (s->out_end > s->out_start) {
-            return;
-        }
-        s->out_start = s->out_end = 0;
-    }
-    set_want_write(s, false);
-    net_peer_writable(&s->nc);
+    return datagram_can_receive(&((SocketDgram *)nc)->link);
 }
 
-/* ---- life ---- */
-
-static void socket_detach(void *opaque)
+static void dgram_peer_writable(NetClient *nc)
 {
-    SocketClient *s = opaque;
-    if (s->fd >= 0) {
-        event_loop_set_fd_handler(s->nc.loop, s->fd, NULL, NULL, NULL);
-    }
+    datagram_peer_writable(&((SocketDgram *)nc)->link);
 }
 
-/* Not in the loop any more and not to come back: before close, from another thread. */
-static void socket_forget(void *opaque)
+static void dgram_set_loop(NetClient *nc, EventLoop *loop)
 {
-    SocketClient *s = opaque;
-    socket_detach(s);
-    s->want_read = s->want_write = false;
+    datagram_set_loop(&((SocketDgram *)nc)->link, loop);
 }
 
-static void socket_attach(void *opaque)
+static void dgram_cleanup(NetClient *nc)
 {
-    update_handlers(opaque);
+    datagram_destroy(&((SocketDgram *)nc)->link);
 }
 
-static void socket_set_loop(NetClient *nc, EventLoop *loop)
-{
-    event_loop_run_sync(nc->loop, socket_detach, nc);
-    nc->loop = loop;
-    event_loop_run_sync(loop, socket_attach, nc);
-}
-
-static void socket_cleanup(NetClient *nc)
-{
-    SocketClient *s = (SocketClient *)nc;
-    event_loop_run_sync(nc->loop, socket_forget, s);
-    socket_close(s);
-    g_free(s->in);
-    g_free(s->out);
-}
-
-static const NetClientOps socket_ops = {
+static const NetClientOps socket_dgram_ops = {
     .type = "socket",
-    .instance_size = sizeof(SocketClient),
-    .receive_batch = socket_receive,
-    .can_receive = socket_can_receive,
-    .peer_writable = socket_peer_writable,
-    .set_loop = socket_set_loop,
-    .cleanup = socket_cleanup,
+    .instance_size = sizeof(SocketDgram),
+    .receive_batch = dgram_receive,
+    .can_receive = dgram_can_receive,
+    .peer_writable = dgram_peer_writable,
+    .set_loop = dgram_set_loop,
+    .cleanup = dgram_cleanup,
 };
 
-static int socket_option(int fd, int option)
+/* @to NULL: @fd is connected. */
+static SocketDgram *dgram_new(const char *id, int fd, const NetAddress *to)
 {
-    int value = -1;
-    socklen_t size = sizeof(value);
-    return getsockopt(fd, SOL_SOCKET, option, &value, &size) < 0 ? -1 : value;
+    SocketDgram *s = (SocketDgram *)net_client_new(&socket_dgram_ops, NULL, "socket", id);
+    datagram_init(&s->link, &s->nc, fd, NULL);
+    if (to) {
+        s->link.to = *to;
+    }
+    return s;
 }
 
-/* A connected stream or datagram socket.  Unconnected UNIX datagram sockets are refused: POLLOUT
- * is always ready on them while sendto() gives EAGAIN, so waiting would be spinning. */
-static gboolean check_socket(const char *text, int fd, GError **errp)
+static gboolean init_multicast(const char *id, const NetdevSocketOptions *o, GError **errp)
+{
+    NetAddress group, iface = {.size = sizeof(iface.u.in), .u.in = {.sin_family = AF_INET}};
+    if (!address_parse_host_port("mcast", o->mcast, SOCK_DGRAM, false, &group, errp)) {
+        return false;
+    }
+    if (o->localaddr && inet_pton(AF_INET, o->localaddr, &iface.u.in.sin_addr) != 1) {
+        return error_set(errp, "localaddr '%s' is not a valid IPv4 address", o->localaddr);
+    }
+    int fd = multicast_open(&group, o->localaddr ? &iface : NULL, errp);
+    if (fd < 0) {
+        g_prefix_error(errp, "mcast=: ");
+        return false;
+    }
+    SocketDgram *s = dgram_new(id, fd, &group);
+    g_autofree char *shown = address_host_port(&group);
+    net_set_info(&s->nc, "socket: mcast=%s", shown);
+    return true;
+}
+
+static gboolean init_udp(const char *id, const NetdevSocketOptions *o, GError **errp)
+{
+    NetAddress local, remote;
+    if (!o->localaddr) {
+        return error_set(errp, "localaddr= is mandatory with udp=");
+    }
+    if (!address_parse_host_port("localaddr", o->localaddr, SOCK_DGRAM, true, &local, errp) ||
+        !address_parse_host_port("udp", o->udp, SOCK_DGRAM, false, &remote, errp)) {
+        return false;
+    }
+    if (local.u.sa.sa_family != remote.u.sa.sa_family) {
+        return error_set(errp, "localaddr= and udp= must both be IPv4 or both IPv6");
+    }
+    int fd = udp_open(&local, errp);
+    if (fd < 0) {
+        return false;
+    }
+    SocketDgram *s = dgram_new(id, fd, &remote);
+    g_autofree char *shown = address_host_port(&remote);
+    net_set_info(&s->nc, "socket: udp=%s", shown);
+    return true;
+}
+
+/* ---- open sockets, and the choice ---- */
+
+/* A connected stream or datagram socket. */
+static gboolean check_fd(const char *text, int fd, GError **errp)
 {
     int type = socket_option(fd, SO_TYPE);
-    struct sockaddr_storage addr;
-    socklen_t size = sizeof(addr);
-    if (type < 0) {
-        return error_set(errp, "fd=%s is not a socket", text);
-    }
+    NetAddress addr = {.size = sizeof(addr.u)};
     if (type != SOCK_STREAM && type != SOCK_DGRAM) {
         return error_set(errp,
                          "fd=%s is a socket of type %d: a stream or datagram socket is "
@@ -488,44 +279,47 @@ static gboolean check_socket(const char *text, int fd, GError **errp)
     if (socket_option(fd, SO_ACCEPTCONN) > 0) {
         return error_set(errp, "fd=%s is a listening socket: a connected one is needed", text);
     }
-    if (getpeername(fd, (struct sockaddr *)&addr, &size) < 0) {
+    if (getpeername(fd, &addr.u.sa, &addr.size) < 0) {
         return error_set(errp, "fd=%s is not connected: connect() it to the other side first",
                          text);
     }
     return true;
 }
 
+static gboolean init_fd(const char *id, const char *text, GError **errp)
+{
+    int fd = socket_take_fd("fd", text, errp);
+    if (fd < 0 || !check_fd(text, fd, errp)) {
+        return false;
+    }
+    if (socket_option(fd, SO_TYPE) == SOCK_DGRAM) {
+        SocketDgram *s = dgram_new(id, fd, NULL);
+        net_set_info(&s->nc, "socket: fd=%d %s", fd,
+                     socket_option(fd, SO_DOMAIN) == AF_UNIX ? "unix" : "inet");
+        return true;
+    }
+    SocketStream *s = stream_new(id);
+    net_set_info(&s->nc, "socket: fd=%d", fd);
+    socket_set_nodelay(fd);
+    framed_open(&s->link, fd);
+    return true;
+}
+
 gboolean net_init_socket(const Netdev *netdev, GError **errp)
 {
     const NetdevSocketOptions *o = &netdev->u.socket;
-    const char *later = o->listen      ? "listen"
-                        : o->connect   ? "connect"
-                        : o->mcast     ? "mcast"
-                        : o->localaddr ? "localaddr"
-                        : o->udp       ? "udp"
-                                       : NULL;
-    if (later) {
-        return error_set(errp, "netdev '%s': %s= is not supported: socket takes fd=", netdev->id,
-                         later);
+    if (!!o->fd + !!o->listen + !!o->connect + !!o->mcast + !!o->udp != 1) {
+        return error_set(errp,
+                         "netdev '%s': exactly one of fd=, listen=, connect=, mcast= or "
+                         "udp= is required",
+                         netdev->id);
     }
-    if (!o->fd) {
-        return error_set(errp, "netdev '%s': fd= is missing", netdev->id);
+    if (o->localaddr && !o->mcast && !o->udp) {
+        return error_set(errp, "localaddr= is only valid with mcast= or udp=");
     }
-    int fd = net_fd_parse("fd", o->fd, errp);
-    if (fd < 0 || !check_socket(o->fd, fd, errp)) {
-        return false;
-    }
-    if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) < 0 ||
-        fcntl(fd, F_SETFD, FD_CLOEXEC) < 0) {
-        return error_set_errno(errp, errno, "fd=%s", o->fd);
-    }
-
-    SocketClient *s = (SocketClient *)net_client_new(&socket_ops, NULL, "socket", netdev->id);
-    s->fd = fd;
-    s->stream = socket_option(fd, SO_TYPE) == SOCK_STREAM;
-    s->in = g_malloc(s->stream ? STREAM_BUFFER : (size_t)READ_BATCH * NET_MAX_FRAME);
-    bool is_unix = socket_option(fd, SO_DOMAIN) == AF_UNIX;
-    net_set_info(&s->nc, s->stream ? "fd=%d" : is_unix ? "fd=%d unix" : "fd=%d inet", fd);
-    set_want_read(s, true);
-    return true;
+    return o->fd        ? init_fd(netdev->id, o->fd, errp)
+           : o->listen  ? init_listen(netdev->id, o->listen, errp)
+           : o->connect ? init_connect(netdev->id, o->connect, errp)
+           : o->mcast   ? init_multicast(netdev->id, o, errp)
+                        : init_udp(netdev->id, o, errp);
 }

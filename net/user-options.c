@@ -1,5 +1,5 @@
 /*
- * Options of -netdev user: the addresses of the guest's network, port forwarding rules.
+ * Options of -netdev user: the addresses of the guest's network.
  *
  * Nothing here touches the data path.  Defaults are those that guests and scripts know:
  * 10.0.2.0/24 with host .2, name server .3, DHCP from .15; fec0::/64 with ::2 and ::3.
@@ -177,6 +177,10 @@ gboolean user_config_init(UserConfig *config, const NetdevUserOptions *o, GError
     SlirpConfig *c = &config->slirp;
     memset(config, 0, sizeof(*config));
     /* One protocol named on means the other off, unless that is named too. */
+    if (o->smb || o->smbserver) {
+        return error_set(errp, "smb= is not supported: there is no SMB server; share files with "
+                               "tftp=, or with a server of your own through guestfwd=");
+    }
     bool v4_on = o->has_ipv4 && o->ipv4, v6_on = o->has_ipv6 && o->ipv6;
     c->version = 4;
     c->in_enabled = o->has_ipv4 ? o->ipv4 : !v6_on;
@@ -226,130 +230,4 @@ gboolean user_config_init(UserConfig *config, const NetdevUserOptions *o, GError
 void user_config_clear(UserConfig *config)
 {
     g_clear_pointer(&config->search, g_ptr_array_unref);
-}
-
-/* ---- port forwarding ---- */
-
-typedef union Endpoint {
-    struct sockaddr sa;
-    struct sockaddr_in in;
-    struct sockaddr_in6 in6;
-} Endpoint;
-
-/* "[ADDR]:PORT", the address in brackets if it is IPv6; empty means any. */
-static bool parse_endpoint(const char *text, Endpoint *end)
-{
-    const char *colon = strrchr(text, ':');
-    uint64_t port;
-    memset(end, 0, sizeof(*end));
-    if (!colon || !g_ascii_isdigit(colon[1]) ||
-        !parse_uint64("port", colon + 1, 65535, &port, NULL)) {
-        return false;
-    }
-    g_autofree char *addr = g_strndup(text, colon - text);
-    size_t len = strlen(addr);
-    if (addr[0] == '[' && len > 2 && addr[len - 1] == ']') {
-        addr[len - 1] = 0;
-        end->in6.sin6_family = AF_INET6;
-        end->in6.sin6_port = htons(port);
-        return inet_pton(AF_INET6, addr + 1, &end->in6.sin6_addr) == 1;
-    }
-    end->in.sin_family = AF_INET;
-    end->in.sin_port = htons(port);
-    return len == 0 || inet_pton(AF_INET, addr, &end->in.sin_addr) == 1;
-}
-
-static socklen_t endpoint_size(const Endpoint *end)
-{
-    return end->sa.sa_family == AF_INET6 ? sizeof(end->in6) : sizeof(end->in);
-}
-
-static gboolean rule_error(const char *rule, GError **errp)
-{
-    return error_set(errp,
-                     "Invalid host forwarding rule '%s': "
-                     "[tcp|udp]:[HOSTADDR]:HOSTPORT-[GUESTADDR]:GUESTPORT is expected",
-                     rule);
-}
-
-gboolean user_add_hostfwd(Slirp *slirp, const char *rule, GError **errp)
-{
-    const char *rest = rule;
-    int flags = 0;
-    Endpoint host, guest;
-    if (g_str_has_prefix(rest, "tcp:") || g_str_has_prefix(rest, "udp:")) {
-        flags = rest[0] == 'u' ? SLIRP_HOSTFWD_UDP : 0;
-        rest += 4;
-    } else if (rest[0] == ':') {
-        rest++;
-    } else {
-        return rule_error(rule, errp);
-    }
-    const char *dash = strchr(rest, '-');
-    if (!dash) {
-        return rule_error(rule, errp);
-    }
-    g_autofree char *from = g_strndup(rest, dash - rest);
-    if (!parse_endpoint(from, &host) || !parse_endpoint(dash + 1, &guest) ||
-        ntohs(guest.in.sin_port) == 0) {
-        return rule_error(rule, errp);
-    }
-    if (host.sa.sa_family != guest.sa.sa_family) {
-        /* An IPv6 host side with no guest address would ask for a translation nobody does. */
-        return error_set(errp,
-                         "Invalid host forwarding rule '%s': host and guest address must both be "
-                         "IPv4 or both IPv6",
-                         rule);
-    }
-    errno = 0;
-    int rc;
-    if (host.sa.sa_family == AF_INET) {
-        rc = slirp_add_hostfwd(slirp, flags, host.in.sin_addr, ntohs(host.in.sin_port),
-                               guest.in.sin_addr, ntohs(guest.in.sin_port));
-    } else {
-        rc = slirp_add_hostxfwd(slirp, &host.sa, endpoint_size(&host), &guest.sa,
-                                endpoint_size(&guest), flags | SLIRP_HOSTFWD_V6ONLY);
-    }
-    if (rc < 0) {
-        return error_set_errno(errp, errno ? errno : EINVAL,
-                               "Could not set up host forwarding rule '%s'", rule);
-    }
-    return true;
-}
-
-gboolean user_add_guestfwd(Slirp *slirp, const char *rule, GError **errp)
-{
-    const char *rest = rule;
-    Endpoint at;
-    if (g_str_has_prefix(rest, "tcp:")) {
-        rest += 4;
-    } else if (rest[0] == ':') {
-        rest++;
-    }
-    const char *dash = strchr(rest, '-');
-    g_autofree char *addr = dash ? g_strndup(rest, dash - rest) : g_strdup("");
-    if (!dash || !parse_endpoint(addr, &at) || at.sa.sa_family != AF_INET || at.in.sin_port == 0 ||
-        !at.in.sin_addr.s_addr) {
-        return error_set(errp,
-                         "Invalid guest forwarding rule '%s': "
-                         "tcp:ADDR:PORT-cmd:COMMAND or tcp:ADDR:PORT-unix:PATH is expected",
-                         rule);
-    }
-    int rc;
-    errno = 0;
-    if (g_str_has_prefix(dash + 1, "cmd:")) {
-        rc = slirp_add_exec(slirp, dash + 5, &at.in.sin_addr, ntohs(at.in.sin_port));
-    } else if (g_str_has_prefix(dash + 1, "unix:")) {
-        rc = slirp_add_unix(slirp, dash + 6, &at.in.sin_addr, ntohs(at.in.sin_port));
-    } else {
-        return error_set(errp, "Guest forwarding rule '%s': only cmd: and unix: are supported",
-                         rule);
-    }
-    if (rc < 0) {
-        return error_set(errp,
-                         "Could not set up guest forwarding rule '%s': the address must be in the "
-                         "guest's network, not the host's or the name server's, and not in use",
-                         rule);
-    }
-    return true;
 }

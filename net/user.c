@@ -64,7 +64,8 @@ typedef struct UserClient {
 
     QueuedFrame queue[QUEUE_MAX]; /* a ring */
     unsigned head, count;
-    uint8_t *linear; /* a frame in one piece */
+    uint8_t *linear;     /* a frame in one piece */
+    GPtrArray *forwards; /* guestfwd to character devices */
 } UserClient;
 
 typedef struct UserTimer {
@@ -233,6 +234,7 @@ static void user_prepare(void *opaque, int64_t *timeout_ns)
         u->filled = false;
         return;
     }
+    user_forwards_poll(u->forwards);
     uint32_t timeout_ms = UINT32_MAX;
     u->generation++;
     slirp_pollfds_fill(u->slirp, &timeout_ms, user_add_poll, u);
@@ -362,6 +364,7 @@ static void user_cleanup(NetClient *nc)
     UserClient *u = (UserClient *)nc;
     event_loop_remove_hook(u->hook);
     user_watch(u, false);
+    user_forwards_free(u->forwards);
     if (u->slirp) {
         slirp_cleanup(u->slirp);
     }
@@ -384,6 +387,11 @@ static const NetClientOps user_ops = {
     .cleanup = user_cleanup,
 };
 
+Slirp *user_slirp(const NetClient *nc)
+{
+    return nc->ops == &user_ops ? ((const UserClient *)nc)->slirp : NULL;
+}
+
 static gboolean add_rules(UserClient *u, const NetdevUserOptions *o, GError **errp)
 {
     for (const StringList *e = o->hostfwd; e; e = e->next) {
@@ -392,7 +400,7 @@ static gboolean add_rules(UserClient *u, const NetdevUserOptions *o, GError **er
         }
     }
     for (const StringList *e = o->guestfwd; e; e = e->next) {
-        if (!user_add_guestfwd(u->slirp, e->value->str, errp)) {
+        if (!user_add_guestfwd(u->slirp, u->forwards, e->value->str, errp)) {
             return false;
         }
     }
@@ -419,6 +427,7 @@ gboolean net_init_user(const Netdev *netdev, GError **errp)
     u->active = g_array_new(FALSE, FALSE, sizeof(int));
     u->asked = g_array_new(FALSE, FALSE, sizeof(int));
     u->linear = g_malloc0(NET_MAX_FRAME);
+    u->forwards = g_ptr_array_new();
     u->flush = bh_new(u->nc.loop, user_flush, u);
     net_set_info(&u->nc, "net=%s,restrict=%s", config.net, config.slirp.restricted ? "on" : "off");
     u->slirp = slirp_new(&config.slirp, &user_callbacks, u);

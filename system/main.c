@@ -18,6 +18,7 @@
 #include "hw/i386/pc.h"
 #include "hw/net/virtio-net.h"
 #include "hw/pci/pci.h"
+#include "hw/remote/vfio-user.h"
 #include "hw/virtio/virtio.h"
 #include "net/net.h"
 #include "qapi/monitor.h"
@@ -38,6 +39,7 @@ static void register_types(void)
     hw_i386_register_types();
     hw_virtio_register_types();
     virtio_net_register_types();
+    hw_remote_register_types();
 }
 
 /* Lowest priority of all: told first of a start, and last of a stop, when nothing moves. */
@@ -221,9 +223,14 @@ int main(int argc, char **argv)
     settings.machine_options = json_object_new_object();
     register_types();
     if (!start_up(argc, argv, &err)) {
-        error_report_and_free(err);
+        bool asked_to_end = vm_shutdown_requested();
+        if (asked_to_end) {
+            g_error_free(err); /* a signal interrupted the wait for a client */
+        } else {
+            error_report_and_free(err);
+        }
         clean_up();
-        return 1;
+        return asked_to_end ? 0 : 1;
     }
     device_set_machine_ready(true);
     machine_reset_devices();

@@ -36,16 +36,15 @@ static void add_machine_line(GType type, void *opaque)
     g_type_class_unref(mc);
 }
 
-static void machine_help_and_exit(const char *type)
+static gboolean machine_help_and_exit(const char *type, GError **errp)
 {
     GString *out = g_string_new(NULL);
 
     if (type) {
-        GError *err = NULL;
-        MachineClass *mc = machine_class_find(type, &err);
+        MachineClass *mc = machine_class_find(type, errp);
         if (!mc) {
-            error_report_and_free(err);
-            exit(1);
+            g_string_free(out, TRUE);
+            return FALSE;
         }
         g_autofree char *text = qom_type_help(G_TYPE_FROM_CLASS(mc));
         g_string_printf(out, "%s options:\n%s", mc->name, text);
@@ -67,8 +66,9 @@ gboolean opt_machine(const char *value, GError **errp)
     if (!options) {
         return FALSE;
     }
-    if (help) {
-        machine_help_and_exit(json_member_string(options, "type"));
+    if (help && !machine_help_and_exit(json_member_string(options, "type"), errp)) {
+        json_object_put(options);
+        return FALSE;
     }
     json_object_object_foreach(options, key, member)
     {

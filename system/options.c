@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "chardev/chardev.h"
 #include "hw/core/device.h"
@@ -27,19 +28,28 @@ static void free_json(gpointer value)
     json_object_put(value);
 }
 
+/* Ends with status 0 in the middle of the start: what other processes would see is taken down. */
+static void G_GNUC_NORETURN exit_early(void)
+{
+    chardev_cleanup_all();
+    process_remove_pidfile();
+    fflush(stdout);
+    _exit(0);
+}
+
 void print_help_and_exit(const char *text)
 {
     fputs(text, stdout);
     if (*text && text[strlen(text) - 1] != '\n') {
         putchar('\n');
     }
-    exit(0);
+    exit_early();
 }
 
 static gboolean opt_help(const char *value, GError **errp)
 {
     cmdline_print_help();
-    exit(0);
+    exit_early();
 }
 
 static gboolean opt_version(const char *value, GError **errp)
@@ -50,7 +60,7 @@ static gboolean opt_version(const char *value, GError **errp)
            " (interfaces of QEMU emulator version %" PRIi64 ".%" PRIi64 ".%" PRIi64 ")\n",
            info->qemu->major, info->qemu->minor, info->qemu->micro);
     qapi_free_VersionInfo(info);
-    exit(0);
+    exit_early();
 }
 
 static gboolean opt_stopped(const char *value, GError **errp)
@@ -290,15 +300,13 @@ static gboolean opt_nic_device(const char *value, GError **errp)
     return ok;
 }
 
-static void device_help_and_exit(const char *driver)
+static gboolean device_help_and_exit(const char *driver, GError **errp)
 {
     GType type = driver ? qom_type_by_name(device_resolve_alias(driver)) : G_TYPE_INVALID;
 
     if (type == G_TYPE_INVALID && driver) {
-        error_report("-device %s,help: '%s' is not a valid device model name (-device help lists "
-                     "them)",
-                     driver, driver);
-        exit(1);
+        return error_set(errp, "'%s' is not a valid device model name (-device help lists them)",
+                         driver);
     }
     if (type == G_TYPE_INVALID) {
         g_autofree char *text = device_list_help();
@@ -318,11 +326,10 @@ static gboolean opt_device_help(const char *value, GError **errp)
     bool help;
     json_object *options = keyval_parse(value, &device_keyval, &help, errp);
 
-    if (options && help) {
-        device_help_and_exit(json_member_string(options, "driver"));
-    }
+    gboolean ok =
+        options && (!help || device_help_and_exit(json_member_string(options, "driver"), errp));
     json_object_put(options);
-    return options != NULL;
+    return ok;
 }
 
 static gboolean opt_device(const char *value, GError **errp)

@@ -72,6 +72,8 @@ static void run_line(char *line, size_t size)
     if (qtest.skipping) {
         qtest.skipping = false;
         qtest_reply("ERR line too long (at most %zu bytes)", MAX_LINE);
+    } else if (memchr(line, '\0', size)) {
+        qtest_reply("ERR line with a NUL byte");
     } else if (size) {
         log_line('R', line);
         qtest_command(line);

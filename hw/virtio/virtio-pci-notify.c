@@ -98,6 +98,12 @@ static void notifiers_alloc(VirtIOPCIProxy *proxy)
     }
 }
 
+/* Makes the eventfd of queue @n; false: out of file descriptors. */
+static bool notifier_open(VirtIOPCIProxy *proxy, unsigned n)
+{
+    return proxy->notifiers[n].fd >= 0 || event_notifier_init(&proxy->notifiers[n], NULL);
+}
+
 static void attach(VirtIOPCIProxy *proxy, unsigned n)
 {
     VirtioQueue *queue = &proxy->vdev->queues[n];
@@ -105,7 +111,7 @@ static void attach(VirtIOPCIProxy *proxy, unsigned n)
     unsigned count;
 
     /* Out of file descriptors: the direct way works too, only slower. */
-    if (proxy->notifiers[n].fd < 0 && !event_notifier_init(&proxy->notifiers[n], NULL)) {
+    if (!notifier_open(proxy, n)) {
         warn_report("%s: no eventfd for queue %u, notifying it directly",
                     device_name(DEVICE(proxy)), n);
         return;
@@ -164,6 +170,27 @@ void virtio_pci_set_host_notifiers(VirtIOPCIProxy *proxy, bool enable)
     proxy->host_notifiers = enable;
     if (running) {
         virtio_pci_started(proxy, true);
+    }
+}
+
+void virtio_pci_foreach_host_notifier(VirtIOPCIProxy *proxy,
+                                      void (*fn)(IoRegion *region, const IoEventfd *eventfd,
+                                                 void *opaque),
+                                      void *opaque)
+{
+    if (!proxy->ioeventfd) {
+        return;
+    }
+    virtio_pci_set_host_notifiers(proxy, true);
+    notifiers_alloc(proxy);
+    for (unsigned i = 0; i < proxy->num_notifiers; i++) {
+        NotifyAddress addresses[NOTIFY_ADDRESSES];
+        bool there = proxy->vdev->queues[i].handler && notifier_open(proxy, i);
+        unsigned count = there ? notify_addresses(proxy, i, addresses) : 0;
+
+        for (unsigned a = 0; a < count; a++) {
+            fn(addresses[a].region, &addresses[a].eventfd, opaque);
+        }
     }
 }
 

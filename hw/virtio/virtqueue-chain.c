@@ -50,8 +50,8 @@ void virtqueue_element_shrink(VirtQueueElement *elem)
     elem->sg_capacity = VIRTQUEUE_INLINE_SG;
 }
 
-static void element_append(VirtQueueElement *elem, void *host, uint64_t addr, uint64_t len,
-                           bool writable)
+void virtqueue_element_append(VirtQueueElement *elem, void *host, uint64_t addr, uint64_t len,
+                              bool writable)
 {
     unsigned n = elem->out_num + elem->in_num;
 
@@ -95,18 +95,28 @@ const char *virtqueue_add_buffer_slow(VirtQueue *vq, VirtQueueElement *elem, uin
     }
     while (len > 0) {
         uint64_t piece;
+        bool in_ram = find_range(vq, addr);
 
-        if (!find_range(vq, addr)) {
-            return "buffer outside RAM";
-        }
-        if (writable && vq->range.readonly) {
+        if (in_ram && writable && vq->range.readonly) {
             return "writable buffer in read-only memory";
         }
         if (elem->out_num + elem->in_num == elem->sg_capacity && !virtqueue_element_grow(elem)) {
             return "too many buffers";
         }
-        piece = MIN(len, vq->range.addr + vq->range.size - addr);
-        element_append(elem, vq->range.host + (addr - vq->range.addr), addr, piece, writable);
+        piece = MIN(len, in_ram ? vq->range.addr + vq->range.size - addr
+                                : memory_map_gap(vq->dma->map, addr));
+        if (in_ram) {
+            uint8_t *host = vq->range.host + (addr - vq->range.addr);
+
+            virtqueue_element_append(elem, host, addr, piece, writable);
+        } else {
+            const char *why =
+                virtqueue_bounce_buffer(vq, elem, addr, (uint32_t)piece, writable);
+
+            if (why) {
+                return why;
+            }
+        }
         addr += piece;
         len -= (uint32_t)piece;
     }
@@ -133,6 +143,12 @@ bool virtqueue_read_table(VirtQueue *vq, uint64_t table, unsigned i, RingDesc *d
     uint64_t addr = table + (uint64_t)i * RING_DESC_SIZE;
     unsigned have = 0;
 
+    if (virtqueue_bounce_reachable(vq, addr, sizeof(bytes), false)) {
+        if (!dma_read(vq->dma, addr, bytes, sizeof(bytes))) {
+            return false;
+        }
+        have = sizeof(bytes);
+    }
     while (have < sizeof(bytes)) {
         uint64_t piece;
 

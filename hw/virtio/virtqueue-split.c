@@ -5,7 +5,8 @@
  * Pop: the available index is loaded once a batch, then heads and chains one after the other.  A
  * bad chain goes straight to the used ring with length 0, at the place the next good one would
  * have got (elements being filled have no place before their flush).
- * Flush: used entries are written, then one store of the used index.
+ * Flush: used entries are written, then one store of the used index.  With IN_ORDER one entry, at
+ * the place of the first, stands for a run of chains and names the last (2.7.9).
  * Notifications: without EVENT_IDX a flag each way; with it, the driver notifies when the index
  * passes our available event, and wants an interrupt when ours passes its used event.
  *
@@ -71,9 +72,9 @@ static const char *split_map(VirtQueue *vq)
     if (!vq->used) {
         return "used ring is not in RAM or not aligned to 4";
     }
-    /* What was decided while the ring was out of reach. */
-    if (!vq->rules.event_idx) {
-        uint16_t flags = vq->notify_enabled ? 0 : VRING_USED_F_NO_NOTIFY;
+    /* What was decided while the ring was out of reach, or in another process. */
+    if (!vq->rules.event_idx || vq->used_flags == VIRTQUEUE_FLAGS_UNKNOWN) {
+        uint16_t flags = vq->notify_enabled || vq->rules.event_idx ? 0 : VRING_USED_F_NO_NOTIFY;
 
         if (flags != vq->used_flags) {
             store_used_flags(vq, flags);
@@ -119,6 +120,11 @@ static unsigned split_available(VirtQueue *vq)
         }
     }
     return seen_available(vq);
+}
+
+static bool split_empty(VirtQueue *vq)
+{
+    return split_available(vq) == 0;
 }
 
 /* --- chains --- */
@@ -173,6 +179,7 @@ static const char *read_long_chain(VirtQueue *vq, VirtQueueElement *elem, RingDe
         if (desc.next >= vq->num) {
             return "next descriptor outside the table";
         }
+        elem->ndescs++;
         ring_load_desc(desc_at(vq, desc.next), &desc);
     }
     return "loop, or a chain longer than the queue";
@@ -215,18 +222,10 @@ static void publish_used(VirtQueue *vq, unsigned count)
     ring_store16_used(vq->used + RING_INDEX, vq->used_idx);
 }
 
-static void return_bad(VirtQueue *vq, uint16_t head, const char *why)
-{
-    store_used(vq, vq->used_idx, head, 0);
-    publish_used(vq, 1);
-    vq->unsignalled++;
-    virtqueue_note_bad(vq, head, why);
-}
-
 /* The next head, taken; false: there is none, or the queue broke. */
 static inline bool next_head(VirtQueue *vq, uint16_t *head)
 {
-    if (G_UNLIKELY(vq->unpopped_count)) {
+    if (G_UNLIKELY(vq->unpopped_count && !vq->rules.in_order)) {
         *head = vq->unpopped[--vq->unpopped_count];
         return true;
     }
@@ -246,41 +245,72 @@ static inline bool next_head(VirtQueue *vq, uint16_t *head)
     return true;
 }
 
+/* Puts @elems, popped just now, into the order. */
+static void remember_order(VirtQueue *vq, VirtQueueElement **elems, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        virtqueue_mark(vq, elems[i])->map_generation = vq->map_generation;
+    }
+    virtqueue_order_push(vq, elems, count);
+}
+
 static unsigned split_pop_batch(VirtQueue *vq, VirtQueueElement **elems, unsigned max)
 {
-    unsigned n = 0;
+    unsigned n = 0, ordered;
     uint16_t head;
 
     if (seen_available(vq) < max && split_available(vq) == 0) {
         return 0;
     }
+    if (G_UNLIKELY(vq->rules.in_order)) {
+        n = virtqueue_take_kept(vq, elems, max);
+    }
+    ordered = n;
     while (n < max && next_head(vq, &head)) {
         VirtQueueElement *elem = virtqueue_pool_peek(vq, head);
         const char *why = read_chain(vq, elem);
 
-        if (G_UNLIKELY(why)) {
-            return_bad(vq, head, why);
-        } else {
-            vq->free_count--;
+        vq->free_count--;
+        if (G_LIKELY(!why)) {
             elems[n++] = elem;
+            continue;
         }
+        if (vq->rules.in_order) {
+            remember_order(vq, elems + ordered, n - ordered);
+            remember_order(vq, &elem, 1);
+            ordered = n;
+        }
+        virtqueue_return_bad(vq, elem, why);
+    }
+    if (G_UNLIKELY(vq->rules.in_order)) {
+        remember_order(vq, elems + ordered, n - ordered);
     }
     return n;
 }
 
-static void split_unpop(VirtQueue *vq, VirtQueueElement *elem)
+/* One entry a run of chains. */
+static void store_used_runs(VirtQueue *vq, VirtQueueElement *const *elems, unsigned count)
 {
-    vq->unpopped[vq->unpopped_count++] = elem->head;
+    unsigned run;
+
+    for (unsigned i = 0; i < count; i += run) {
+        run = virtqueue_order_run(elems + i, count - i);
+        store_used(vq, (uint16_t)(vq->used_idx + i), elems[i + run - 1]->head,
+                   elems[i + run - 1]->len);
+    }
 }
 
-static void split_flush(VirtQueue *vq, unsigned count)
+static unsigned split_flush(VirtQueue *vq, VirtQueueElement *const *elems, unsigned count)
 {
-    for (unsigned i = 0; i < count; i++) {
-        const VirtQueueElement *elem = vq->filled[i];
-
-        store_used(vq, (uint16_t)(vq->used_idx + i), elem->head, elem->len);
+    if (G_UNLIKELY(vq->rules.in_order)) {
+        store_used_runs(vq, elems, count);
+    } else {
+        for (unsigned i = 0; i < count; i++) {
+            store_used(vq, (uint16_t)(vq->used_idx + i), elems[i]->head, elems[i]->len);
+        }
     }
     publish_used(vq, count);
+    return count;
 }
 
 /* --- notifications and interrupts --- */
@@ -310,7 +340,7 @@ static void split_disable_notify(VirtQueue *vq)
 static bool split_should_interrupt(VirtQueue *vq)
 {
     ring_barrier_used_published();
-    if (vq->rules.notify_on_empty && !virtqueue_in_flight(vq) && split_available(vq) == 0) {
+    if (vq->rules.notify_on_empty && virtqueue_in_flight(vq) == 0 && split_available(vq) == 0) {
         return true;
     }
     if (!vq->rules.event_idx) {
@@ -328,10 +358,10 @@ const VirtQueueOps virtqueue_split_ops = {
     .name = "split",
     .map = split_map,
     .pop_batch = split_pop_batch,
-    .unpop = split_unpop,
     .flush = split_flush,
     .enable_notify = split_enable_notify,
     .disable_notify = split_disable_notify,
     .should_interrupt = split_should_interrupt,
     .available = split_available,
+    .empty = split_empty,
 };

@@ -1,7 +1,7 @@
 /*
  * Virtqueue, the part that does not depend on the ring's layout: set-up, the pool of elements,
  * cached ring translation, breaking, and the entry points, which check that the queue can be
- * touched at all and hand on to the layout's table (virtqueue-split.c).
+ * touched at all and hand on to the layout's table (virtqueue-split.c, virtqueue-packed.c).
  *
  * Ring addresses are translated at the first look and again when dma->generation says that the
  * memory map or Bus Master Enable changed; between such changes an entry point costs one compare.
@@ -40,13 +40,18 @@ static void pool_free(VirtQueue *vq)
     for (unsigned i = 0; i < vq->pool_num; i++) {
         virtqueue_element_shrink(&vq->slots[i].elem);
     }
+    virtqueue_bounce_free(vq);
     free(vq->slots);
     g_free(vq->free);
     g_free(vq->filled);
     g_free(vq->unpopped);
+    g_free(vq->kept);
+    g_free(vq->marks);
+    g_free(vq->order);
     vq->slots = NULL;
-    vq->free = vq->filled = NULL;
+    vq->free = vq->filled = vq->kept = vq->order = NULL;
     vq->unpopped = NULL;
+    vq->marks = NULL;
     vq->pool_num = vq->free_count = vq->unpopped_count = 0;
 }
 
@@ -56,8 +61,11 @@ static void pool_refill(VirtQueue *vq)
         virtqueue_element_shrink(&vq->slots[i].elem);
         vq->free[i] = &vq->slots[vq->pool_num - 1 - i].elem;
     }
+    virtqueue_bounce_free(vq);
     vq->free_count = vq->pool_num;
     vq->unpopped_count = 0;
+    vq->order_first = vq->order_count = 0;
+    vq->slots_out = 0;
 }
 
 /* An element for each ring entry: no more can be in flight. */
@@ -72,6 +80,9 @@ static void pool_new(VirtQueue *vq)
     vq->free = g_new0(VirtQueueElement *, vq->num);
     vq->filled = g_new0(VirtQueueElement *, vq->num);
     vq->unpopped = g_new0(uint16_t, vq->num);
+    vq->kept = g_new0(VirtQueueElement *, vq->num);
+    vq->marks = g_new0(VirtQueueMark, vq->num);
+    vq->order = g_new0(VirtQueueElement *, 2 * vq->num);
     vq->pool_num = vq->num;
     for (unsigned i = 0; i < vq->pool_num; i++) {
         VirtQueueSlot *slot = &vq->slots[i];
@@ -116,7 +127,7 @@ void virtqueue_set_addresses(VirtQueue *vq, uint64_t desc, uint64_t avail, uint6
 void virtqueue_set_rules(VirtQueue *vq, const VirtQueueRules *rules)
 {
     vq->rules = *rules;
-    vq->ops = &virtqueue_split_ops;
+    vq->ops = rules->packed ? &virtqueue_packed_ops : &virtqueue_split_ops;
     vq->mapped = false;
 }
 
@@ -168,6 +179,9 @@ void virtqueue_get_addresses(const VirtQueue *vq, uint64_t *desc, uint64_t *avai
 
 uint16_t virtqueue_last_avail_idx(const VirtQueue *vq)
 {
+    if (vq->rules.packed && vq->unpopped_count) {
+        return virtqueue_mark(vq, vq->kept[vq->unpopped_count - 1])->position;
+    }
     if (vq->rules.packed) {
         return (uint16_t)(vq->last_avail | vq->avail_wrap << 15);
     }
@@ -193,14 +207,21 @@ void virtqueue_set_indices(VirtQueue *vq, uint16_t last_avail_idx, uint16_t used
     vq->last_avail = vq->shadow_avail = last_avail_idx;
     vq->used_idx = used_idx;
     vq->avail_event_valid = false;
+    vq->used_flags = VIRTQUEUE_FLAGS_UNKNOWN;
+    vq->mapped = false;
     /* What was signalled before is unknown: one interrupt too many rather than one too few. */
     vq->unsignalled = UINT16_MAX + 1u;
-    vq->unpopped_count = 0;
+    pool_refill(vq);
 }
 
 unsigned virtqueue_inuse(const VirtQueue *vq)
 {
-    return vq->pool_num - vq->free_count;
+    return virtqueue_in_flight(vq);
+}
+
+unsigned virtqueue_inuse_slots(const VirtQueue *vq)
+{
+    return vq->rules.packed ? vq->slots_out : virtqueue_in_flight(vq);
 }
 
 const VirtQueueStats *virtqueue_stats(const VirtQueue *vq)
@@ -222,11 +243,30 @@ void virtqueue_break(VirtQueue *vq, const char *why)
     }
 }
 
-void virtqueue_note_bad(VirtQueue *vq, unsigned head, const char *why)
+void virtqueue_publish(VirtQueue *vq, VirtQueueElement *const *elems, unsigned count)
+{
+    if (G_UNLIKELY(vq->bounce)) {
+        virtqueue_bounce_store(vq, elems, count);
+    }
+    vq->unsignalled += vq->ops->flush(vq, elems, count);
+    for (unsigned i = 0; i < count; i++) {
+        virtqueue_pool_put(vq, elems[i]);
+    }
+}
+
+void virtqueue_return_bad(VirtQueue *vq, VirtQueueElement *elem, const char *why)
 {
     vq->stats.bad_chains++;
     vq->returned_bad = true;
-    guest_error("virtqueue %u: chain %u: %s; returned with length 0", vq->index, head, why);
+    guest_error("virtqueue %u: chain %u: %s; returned with length 0", vq->index, elem->head, why);
+    elem->len = 0;
+    if (vq->rules.in_order) {
+        elem->in_size = 1; /* not written whole: it has a used entry of its own */
+        elem->in_order_done = true;
+        virtqueue_order_publish(vq);
+    } else {
+        virtqueue_publish(vq, &elem, 1);
+    }
 }
 
 uint8_t *virtqueue_map_area(VirtQueue *vq, uint64_t addr, uint64_t size, unsigned align,
@@ -239,7 +279,10 @@ uint8_t *virtqueue_map_area(VirtQueue *vq, uint64_t addr, uint64_t size, unsigne
         return NULL;
     }
     host = dma_translate(vq->dma, addr, &len, writing);
-    return host && len >= size && ((uintptr_t)host & (align - 1)) == 0 ? host : NULL;
+    if (!host || len < size) {
+        return virtqueue_bounce_area(vq, addr, size, writing);
+    }
+    return ((uintptr_t)host & (align - 1)) == 0 ? host : NULL;
 }
 
 static bool map_slow(VirtQueue *vq)
@@ -248,6 +291,7 @@ static bool map_slow(VirtQueue *vq)
 
     vq->mapped = false;
     vq->range = (VirtQueueRange){0};
+    virtqueue_bounce_unmap(vq);
     if (!virtqueue_ready(vq) || !vq->dma->enabled) {
         return false;
     }
@@ -259,6 +303,7 @@ static bool map_slow(VirtQueue *vq)
         virtqueue_break(vq, why);
         return false;
     }
+    virtqueue_bounce_mapped(vq);
     vq->map_generation = vq->dma->generation;
     vq->mapped = true;
     return true;
@@ -313,13 +358,20 @@ unsigned virtqueue_pop_batch(VirtQueue *vq, VirtQueueElement **elems, unsigned m
 
 void virtqueue_unpop(VirtQueue *vq, VirtQueueElement *elem)
 {
-    vq->ops->unpop(vq, elem);
-    virtqueue_pool_put(vq, elem);
+    if (virtqueue_keeps(vq)) {
+        vq->kept[vq->unpopped_count++] = elem;
+    } else {
+        vq->unpopped[vq->unpopped_count++] = elem->head;
+        virtqueue_pool_put(vq, elem);
+    }
     vq->stats.popped--;
 }
 
 void virtqueue_detach(VirtQueue *vq, VirtQueueElement *elem)
 {
+    if (vq->rules.in_order) {
+        virtqueue_order_remove(vq, elem);
+    }
     virtqueue_pool_put(vq, elem);
 }
 
@@ -349,14 +401,21 @@ void virtqueue_flush(VirtQueue *vq, unsigned count)
         return;
     }
     /* Without the ring (broken, or bus mastering off) the driver sees nothing more of them. */
-    if (G_LIKELY(usable(vq))) {
-        vq->ops->flush(vq, count);
-        vq->unsignalled += count;
-        vq->stats.used_flushes++;
+    if (G_UNLIKELY(!usable(vq))) {
+        for (unsigned i = 0; i < count; i++) {
+            virtqueue_detach(vq, vq->filled[i]);
+        }
+        return;
+    }
+    vq->stats.used_flushes++;
+    if (G_LIKELY(!vq->rules.in_order)) {
+        virtqueue_publish(vq, vq->filled, count);
+        return;
     }
     for (unsigned i = 0; i < count; i++) {
-        virtqueue_pool_put(vq, vq->filled[i]);
+        vq->filled[i]->in_order_done = true;
     }
+    virtqueue_order_publish(vq);
 }
 
 bool virtqueue_enable_notify(VirtQueue *vq)
@@ -403,5 +462,5 @@ unsigned virtqueue_available(VirtQueue *vq)
 
 bool virtqueue_empty(VirtQueue *vq)
 {
-    return virtqueue_available(vq) == 0;
+    return !usable(vq) || vq->ops->empty(vq);
 }

@@ -36,7 +36,8 @@ typedef struct ChardevHandlers {
  * chardev_new_compat(), which takes that spelling.
  */
 Chardev *chardev_new(json_object *options, GError **errp);
-/* "socket,path=…,server=on,wait=off", as -chardev takes it; *help: types (or nothing) were asked. */
+/* "socket,path=…,server=on,wait=off", as -chardev takes it; *help: types (or nothing) were asked.
+ */
 json_object *chardev_parse_options(const char *text, bool *help, GError **errp);
 char *chardev_types_help(void); /* the types, one a line; g_free */
 Chardev *chardev_new_compat(const char *id, const char *spec, GError **errp);
@@ -46,7 +47,8 @@ void chardev_foreach(void (*fn)(Chardev *chr, void *opaque), void *opaque);
 void chardev_cleanup_all(void); /* at exit: flushes, closes, unlinks sockets we bound */
 
 const char *chardev_id(const Chardev *chr);
-char *chardev_filename(const Chardev *chr); /* as query-chardev prints it: "unix:PATH,server=on"; g_free */
+char *chardev_filename(
+    const Chardev *chr); /* as query-chardev prints it: "unix:PATH,server=on"; g_free */
 bool chardev_is_open(const Chardev *chr);
 bool chardev_in_use(const Chardev *chr);
 /* Blocks until a server made with wait=on has its first client; nothing for all others. */
@@ -64,9 +66,11 @@ size_t chardev_queued(const Chardev *chr);
 void chardev_disconnect(Chardev *chr);
 /* Fds received with the last bytes over a UNIX socket; the caller owns it; -1 if none. */
 int chardev_take_fd(Chardev *chr);
-gboolean chardev_add_client(Chardev *chr, int fd, GError **errp); /* sockets; takes @fd on success */
+gboolean chardev_add_client(Chardev *chr, int fd,
+                            GError **errp); /* sockets; takes @fd on success */
 
-/* ringbuf: appends to it as a front end would, and takes up to @max bytes out; g_byte_array_unref. */
+/* ringbuf: appends to it as a front end would, and takes up to @max bytes out; g_byte_array_unref.
+ */
 gboolean chardev_ringbuf_write(Chardev *chr, const void *data, size_t size, GError **errp);
 GByteArray *chardev_ringbuf_read(Chardev *chr, size_t max, GError **errp);
 

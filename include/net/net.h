@@ -106,7 +106,11 @@ struct NetClient {
     EventLoop *loop;
     GString *info; /* text behind "type=": changes with connections */
     NetStats stats;
-    GPtrArray *filters; /* filter objects, in order */
+    GPtrArray *filters; /* of NetFilter, in order */
+    /* Of what this client sends next, so many frames have been through the filters before
+     * filter_at (NULL: through all): see net/filter.c. */
+    struct NetFilter *filter_at;
+    unsigned filter_passed;
     unsigned announce_left;
 };
 
@@ -128,6 +132,9 @@ unsigned net_client_find_queues(const char *id, NetClient **ncs, unsigned max);
  * taken (dropped and counted ones too); packets not taken stay the caller's, in order.
  * The iovecs may be changed by the call only for packets that were taken. */
 unsigned net_send_batch(NetClient *nc, NetPacket *pkts, unsigned n);
+/* The sender gives up what it could not send and begins anew (a device's reset): what it sends next
+ * are other frames. */
+void net_forget_unsent(NetClient *nc);
 /* Called by a receiver that took less than offered, or starts to receive. */
 void net_peer_writable(NetClient *nc);
 bool net_can_send(NetClient *nc); /* would the peer take one? */
@@ -154,6 +161,8 @@ gboolean net_add_netdev(json_object *options, GError **errp);
 gboolean net_init_netdev_parsed(const Netdev *netdev, GError **errp);
 /* Options of -netdev that may be repeated: each becomes a list (KeyvalOptions.list_keys). */
 extern const char *const net_list_keys[];
+/* Whether the type that @text ("TYPE,…") begins with takes no "key" for "key=on" (allow_flags). */
+bool net_options_are_strict(const char *text);
 char *net_help_text(void); /* -netdev help; g_free it */
 /*
  * -nic TEXT as -netdev and -device options: "user,model=M,mac=…,<netdev options>".  "none": both
@@ -170,7 +179,8 @@ gboolean net_parse_legacy_net(const char *text, GError **errp);
  */
 int net_fd_parse(const char *option, const char *text, GError **errp);
 extern int (*net_named_fd)(const char *name, GError **errp);
-void net_monitor_init(void); /* HMP commands and named fds; once, by a program with monitors */
+/* HMP commands, named fds and filter objects; once, by a program with monitors. */
+void net_monitor_init(void);
 gboolean net_delete_netdev(const char *id, GError **errp);
 gboolean net_set_link(const char *name, bool up, GError **errp);
 void net_print_info(GString *out);         /* info network, lines end in "\r\n" */

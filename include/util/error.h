@@ -21,7 +21,8 @@ GQuark swnic_error_quark(void);
 /* Sets *errp (if errp is not NULL) to a generic error.  Returns false, so that callers can
  * write `return error_set(errp, "…")`. */
 gboolean error_set(GError **errp, const char *fmt, ...) G_GNUC_PRINTF(2, 3);
-gboolean error_set_class(GError **errp, SwnicErrorClass cls, const char *fmt, ...) G_GNUC_PRINTF(3, 4);
+gboolean error_set_class(GError **errp, SwnicErrorClass cls, const char *fmt, ...)
+    G_GNUC_PRINTF(3, 4);
 /* As error_set, with ": " and the text of @errnum behind. */
 gboolean error_set_errno(GError **errp, int errnum, const char *fmt, ...) G_GNUC_PRINTF(3, 4);
 

@@ -65,7 +65,8 @@ void event_loop_set_fd_handler(EventLoop *loop, int fd, FdHandler *readable, FdH
  * after each wake-up, before fd handlers.
  */
 typedef struct EventLoopHook EventLoopHook;
-EventLoopHook *event_loop_add_hook(EventLoop *loop, void (*prepare)(void *opaque, int64_t *timeout_ns),
+EventLoopHook *event_loop_add_hook(EventLoop *loop,
+                                   void (*prepare)(void *opaque, int64_t *timeout_ns),
                                    void (*check)(void *opaque), void *opaque);
 void event_loop_remove_hook(EventLoopHook *hook);
 

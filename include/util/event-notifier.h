@@ -10,7 +10,7 @@ typedef struct EventNotifier {
 } EventNotifier;
 
 gboolean event_notifier_init(EventNotifier *e, GError **errp); /* non-blocking, close-on-exec */
-void event_notifier_init_fd(EventNotifier *e, int fd);           /* takes @fd */
+void event_notifier_init_fd(EventNotifier *e, int fd);         /* takes @fd */
 void event_notifier_cleanup(EventNotifier *e);
 void event_notifier_set(EventNotifier *e);
 bool event_notifier_test_and_clear(EventNotifier *e);

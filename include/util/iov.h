@@ -10,7 +10,8 @@
 
 size_t iov_size(const struct iovec *iov, unsigned cnt);
 size_t iov_to_buf(const struct iovec *iov, unsigned cnt, size_t offset, void *buf, size_t bytes);
-size_t iov_from_buf(const struct iovec *iov, unsigned cnt, size_t offset, const void *buf, size_t bytes);
+size_t iov_from_buf(const struct iovec *iov, unsigned cnt, size_t offset, const void *buf,
+                    size_t bytes);
 size_t iov_memset(const struct iovec *iov, unsigned cnt, size_t offset, int fill, size_t bytes);
 
 /* Copies @bytes from @src at @src_off to @dst at @dst_off. */

@@ -28,9 +28,13 @@ typedef struct KeyvalOptions {
 json_object *keyval_parse(const char *text, const KeyvalOptions *opts, bool *help, GError **errp);
 
 /* Scalars as the command line spells them.  @name is used in the message. */
-gboolean parse_bool(const char *name, const char *text, bool *value, GError **errp);   /* on/off/yes/no/true/false/y/n */
-gboolean parse_uint64(const char *name, const char *text, uint64_t max, uint64_t *value, GError **errp); /* C prefixes */
-gboolean parse_int64(const char *name, const char *text, int64_t min, int64_t max, int64_t *value, GError **errp);
-gboolean parse_size(const char *name, const char *text, uint64_t *value, GError **errp); /* B K M G T P E, 1024s */
+gboolean parse_bool(const char *name, const char *text, bool *value,
+                    GError **errp); /* on/off/yes/no/true/false/y/n */
+gboolean parse_uint64(const char *name, const char *text, uint64_t max, uint64_t *value,
+                      GError **errp); /* C prefixes */
+gboolean parse_int64(const char *name, const char *text, int64_t min, int64_t max, int64_t *value,
+                     GError **errp);
+gboolean parse_size(const char *name, const char *text, uint64_t *value,
+                    GError **errp); /* B K M G T P E, 1024s */
 
 #endif

@@ -59,7 +59,11 @@ static void emulator_open(Rig *rig)
     options.accel = rig->is_swnic ? "qtest" : "tcg";
     options.halt_bios = !rig->is_swnic;
     g_ptr_array_add(args, (char *)"-nodefaults");
-    if (!config->no_peer) {
+    if (config->netdev) {
+        options.inherit_fds = config->inherit_fds;
+        g_ptr_array_add(args, (char *)"-netdev");
+        g_ptr_array_add(args, (char *)config->netdev);
+    } else if (!config->no_peer) {
         peer_open(rig, fds);
         inherit[0] = fds[1];
         options.inherit_fds = inherit;
@@ -102,7 +106,11 @@ Rig *rig_open(const RigConfig *config)
     guest_pci_bus_init(&rig->bus, rig->qtest);
     rig->pci = guest_pci_device_open(&rig->bus, RIG_DEVFN, &err);
     fail_on(err, "00:04.0");
-    rig->virtio = virtio_driver_new(rig->pci, rig->ram, &err);
+    if (rig->config.raw) {
+        guest_pci_device_enable(rig->pci, &err);
+    } else {
+        rig->virtio = virtio_driver_new(rig->pci, rig->ram, &err);
+    }
     fail_on(err, "virtio device");
     return rig;
 }
@@ -152,23 +160,47 @@ void rig_restart(Rig *rig)
     rig_start(rig);
 }
 
+static void rig_release(Rig *rig)
+{
+    g_free(rig->pci);
+    for (unsigned i = 0; i < RIG_QUEUES; i++) {
+        driver_queue_free(rig->queues[i]);
+    }
+    if (rig->peer >= 0) {
+        close(rig->peer);
+    }
+    g_free(rig->inbox);
+    g_free(rig);
+}
+
 void rig_free(Rig *rig)
 {
     GError *err = NULL;
 
     rig_check(rig);
     virtio_driver_free(rig->virtio);
-    g_free(rig->pci);
-    for (unsigned i = 0; i < RIG_QUEUES; i++) {
-        driver_queue_free(rig->queues[i]);
-    }
     emulator_stop(rig->emulator, &err);
     fail_on(err, "quit");
-    if (rig->peer >= 0) {
-        close(rig->peer);
+    rig_release(rig);
+}
+
+bool rig_free_ended(Rig *rig)
+{
+    GError *err = NULL;
+    bool ok;
+
+    /* Tell the driver that nobody answers any more. */
+    shutdown(qtest_client_fd(rig->qtest), SHUT_RDWR);
+    qtest_client_in(rig->qtest, 4, 0xcf8);
+    qtest_client_check(rig->qtest, NULL);
+    virtio_driver_free(rig->virtio);
+    ok = emulator_stop(rig->emulator, &err);
+    if (err) {
+        g_test_message("%s", err->message);
+        g_error_free(err);
     }
-    g_free(rig->inbox);
-    g_free(rig);
+    rig_release(rig);
+    return ok;
 }
 
 /* Bottom halves that a request scheduled run before the next request is read. */
@@ -431,4 +463,19 @@ void rig_expect_working(Rig *rig)
     g_assert_cmpmem(rig_at(rig, addr + RIG_HDR, sizeof(frame)), sizeof(frame), frame,
                     sizeof(frame));
     rig_check(rig);
+}
+
+void rig_expect_recovery(Rig *rig)
+{
+    uint8_t drop[2048];
+
+    rig_settle(rig);
+    rig_restart(rig);
+    while (rig_peer_recv(rig, drop, sizeof(drop), RIG_QUIET_MS)) {
+    }
+    do {
+        rig_post_buffer(rig, 0, 2048);
+    } while (ring_wait_used(rig, rig->rx, 1, RIG_QUIET_MS) && rig->rx->used_next++ < 1000);
+    rig_restart(rig);
+    rig_expect_working(rig);
 }

@@ -39,8 +39,11 @@ typedef struct RigConfig {
     uint64_t features;         /* beyond VERSION_1, MAC and STATUS */
     uint16_t rx_size, tx_size; /* entries; 0: as offered */
     int sndbuf;                /* SO_SNDBUF of the emulator's end of the peer socket; 0: as it is */
+    const char *netdev;        /* -netdev in place of the peer socket; its id is n0 */
+    const int *inherit_fds;    /* with it: -1-ended, kept open in the emulator */
     bool no_peer;              /* no netdev */
     bool intx;                 /* leave MSI-X off */
+    bool raw;                  /* no driver: the device is found and its BARs placed, no more */
 } RigConfig;
 
 typedef struct Rig {
@@ -70,6 +73,9 @@ Rig *rig_new(const RigConfig *config);
 void rig_restart(Rig *rig);
 /* Ends the emulator by "quit"; anything but exit status 0 fails the test. */
 void rig_free(Rig *rig);
+/* The same for a rig whose emulator is on its way out already, or cannot be talked to: waits for
+ * it, and returns whether it ended with exit status 0. */
+bool rig_free_ended(Rig *rig);
 /* $SWNIC_BINARY. */
 const char *rig_binary(void);
 
@@ -79,6 +85,10 @@ void rig_settle(Rig *rig);
 void rig_check(Rig *rig);
 /* Fails unless a good frame passes each way right now: what must hold after every attack. */
 void rig_expect_working(Rig *rig);
+
+/* Resets the device, drops frames of before on either side, and expects it to work: what must hold
+ * whatever a driver did. */
+void rig_expect_recovery(Rig *rig);
 
 /* Guest memory, zeroed. */
 uint64_t rig_alloc(Rig *rig, size_t size);

@@ -50,6 +50,9 @@ typedef struct DmaSpace DmaSpace;
 typedef struct DmaSpaceOps {
     bool (*read)(void *opaque, uint64_t addr, void *buf, size_t size);
     bool (*write)(void *opaque, uint64_t addr, const void *buf, size_t size);
+    /* Whether all of it is memory of the guest that this thread reaches through the two above:
+     * then rings and buffers may lie there too.  NULL: what is not RAM is not memory. */
+    bool (*reachable)(void *opaque, uint64_t addr, uint64_t size, bool writing);
 } DmaSpaceOps;
 
 typedef struct DmaListener {

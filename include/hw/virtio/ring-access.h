@@ -20,16 +20,32 @@
 #include <stdint.h>
 #include <string.h>
 
-/* A split-ring descriptor in host byte order (struct vring_desc); packed descriptors have the
- * buffer id in the place of flags, and flags in the place of next. */
+/* A descriptor in host byte order: struct vring_desc, or struct vring_packed_desc. */
 typedef struct RingDesc {
     uint64_t addr;
     uint32_t len;
-    uint16_t flags;
-    uint16_t next;
+    union {
+        uint16_t flags;
+        uint16_t id; /* packed */
+    };
+    union {
+        uint16_t next;
+        uint16_t packed_flags;
+    };
 } RingDesc;
 
 #define RING_DESC_SIZE 16
+
+/* @halves: the two words of a descriptor, little-endian. */
+static inline void ring_desc_decode(const uint64_t halves[2], RingDesc *desc)
+{
+    uint64_t second = le64toh(halves[1]);
+
+    desc->addr = le64toh(halves[0]);
+    desc->len = (uint32_t)second;
+    desc->flags = (uint16_t)(second >> 32);
+    desc->next = (uint16_t)(second >> 48);
+}
 
 #ifdef RING_ACCESS_MODEL
 #include "ring-access-model.h"
@@ -73,11 +89,7 @@ static inline void ring_load_desc(const void *p, RingDesc *desc)
         memcpy(halves, p, sizeof(halves));
         __asm__ volatile("" : "+m"(halves)); /* the copy is made here and only here */
     }
-    desc->addr = le64toh(halves[0]);
-    halves[1] = le64toh(halves[1]);
-    desc->len = (uint32_t)halves[1];
-    desc->flags = (uint16_t)(halves[1] >> 32);
-    desc->next = (uint16_t)(halves[1] >> 48);
+    ring_desc_decode(halves, desc);
 }
 
 /*
@@ -88,6 +100,17 @@ static inline void ring_load_desc(const void *p, RingDesc *desc)
 static inline uint16_t ring_load16_available(const void *p)
 {
     return le16toh(__atomic_load_n((const uint16_t *)p, __ATOMIC_ACQUIRE));
+}
+
+/* The same for a packed descriptor, taken whole: its flags are in the second word, which is loaded
+ * first. */
+static inline void ring_load_desc_available(const void *p, RingDesc *desc)
+{
+    uint64_t halves[2];
+
+    halves[1] = __atomic_load_n((const uint64_t *)p + 1, __ATOMIC_ACQUIRE);
+    halves[0] = __atomic_load_n((const uint64_t *)p, __ATOMIC_RELAXED);
+    ring_desc_decode(halves, desc);
 }
 
 /*

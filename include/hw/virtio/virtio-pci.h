@@ -60,5 +60,11 @@ void virtio_pci_register_types(const VirtIOPCITypeInfo *info);
  * device.  Without this call only queues of another thread's loop have one.  Main thread; does
  * nothing with ioeventfd=off. */
 void virtio_pci_set_host_notifiers(VirtIOPCIProxy *proxy, bool enable);
+/* The same, and calls @fn for each address at which a queue is notified, also before the driver
+ * drives the device: the eventfds stay the same as long as the device exists. */
+void virtio_pci_foreach_host_notifier(VirtIOPCIProxy *proxy,
+                                      void (*fn)(IoRegion *region, const IoEventfd *eventfd,
+                                                 void *opaque),
+                                      void *opaque);
 
 #endif

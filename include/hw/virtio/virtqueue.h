@@ -99,11 +99,14 @@ uint16_t virtqueue_last_avail_idx(const VirtQueue *vq);
 uint16_t virtqueue_used_idx(const VirtQueue *vq);
 void virtqueue_set_indices(VirtQueue *vq, uint16_t last_avail_idx, uint16_t used_idx);
 unsigned virtqueue_inuse(const VirtQueue *vq); /* popped, not yet used */
+/* The same in ring entries: in a packed ring a chain takes as many as it has descriptors. */
+unsigned virtqueue_inuse_slots(const VirtQueue *vq);
 const VirtQueueStats *virtqueue_stats(const VirtQueue *vq);
 
 /* Takes up to @max available chains, in order. */
 unsigned virtqueue_pop_batch(VirtQueue *vq, VirtQueueElement **elems, unsigned max);
-/* Gives back the element popped last (several: last first), so that it will be popped again. */
+/* Gives back the element popped last (several: last first), its buffers as they came, so that it
+ * will be popped again. */
 void virtqueue_unpop(VirtQueue *vq, VirtQueueElement *elem);
 /* Forgets @elem without marking it used (reset with buffers in flight). */
 void virtqueue_detach(VirtQueue *vq, VirtQueueElement *elem);
@@ -111,7 +114,8 @@ void virtqueue_detach(VirtQueue *vq, VirtQueueElement *elem);
 /* Puts @elem into used slot @idx of the coming flush (0, 1, …) with @len bytes written.  The
  * driver sees nothing before the flush. */
 void virtqueue_fill(VirtQueue *vq, VirtQueueElement *elem, uint32_t len, unsigned idx);
-/* Publishes @count filled elements with one index store; frees them. */
+/* Publishes @count filled elements with one index store; frees them.  With IN_ORDER those that
+ * older ones are still out for wait for them, and several may share a used entry. */
 void virtqueue_flush(VirtQueue *vq, unsigned count);
 
 /*

@@ -1,0 +1,67 @@
+/*
+ * A rig whose emulator serves its device over vfio-user, and that is the client.
+ *
+ * The Rig inside is an ordinary one once vfio_rig_drive() has connected it: rings, frames and the
+ * peer socket are used as with any other.  The emulator's qtest and QMP sockets are there too, its
+ * clock is real.
+ */
+#ifndef TESTS_LIB_VFIO_USER_RIG_H
+#define TESTS_LIB_VFIO_USER_RIG_H
+
+#include "guest/vfio-user-pci.h"
+#include "tests/lib/rig.h"
+
+#define VFIO_RIG_RAM ((size_t)8 << 20)
+#define VFIO_RIG_RW  (VFIO_USER_DMA_READABLE | VFIO_USER_DMA_WRITABLE)
+
+typedef struct VfioRigConfig {
+    RigConfig rig;
+    const char *server;       /* -object …: "%s" is the socket's path; NULL: the usual */
+    const char *capabilities; /* that vfio_rig_connect() proposes; NULL: all */
+    bool no_io_fds;
+} VfioRigConfig;
+
+typedef struct VfioRig {
+    Rig rig;
+    VfioRigConfig config;
+    char *dir, *path;       /* of the server's socket */
+    VfioUserPci *pci;       /* the connection that drives the device, or NULL */
+    VfioUserClient *client; /* pci's */
+} VfioRig;
+
+/* The server is started, nobody is connected. */
+VfioRig *vfio_rig_open(const VfioRigConfig *config);
+/* A client that has negotiated and nothing else; the caller's. */
+VfioUserClient *vfio_rig_connect(VfioRig *rig);
+/* Another one that is only connected. */
+VfioUserClient *vfio_rig_connect_raw(VfioRig *rig);
+/* Connects rig->pci and shares all RAM, unless @mapped says that the caller does. */
+void vfio_rig_attach(VfioRig *rig, bool mapped);
+/* Finds the device and starts it, as rig_new() does. */
+void vfio_rig_start(VfioRig *rig);
+/* Both: RAM shared, the device driven. */
+VfioRig *vfio_rig_new(const VfioRigConfig *config);
+/* The driver is gone without a word, as when a VMM is killed. */
+void vfio_rig_hang_up(VfioRig *rig);
+/* Ends the server by "quit"; anything but exit status 0 fails the test. */
+void vfio_rig_free(VfioRig *rig);
+
+/* Waits until the server has (not) a client. */
+void vfio_rig_wait_connected(VfioRig *rig, bool connected);
+/* The server's open file descriptors, and its resident memory in bytes. */
+unsigned vfio_rig_count_fds(VfioRig *rig);
+size_t vfio_rig_rss(VfioRig *rig);
+
+/* Fails the test on an error. */
+void vfio_check(GError *err, const char *what);
+/* Sends a command, whose reply must have this errno (0: success). */
+void vfio_expect(VfioUserClient *client, uint16_t command, const void *payload, size_t size,
+                 const int *fds, unsigned nfds, int error);
+/* A memfd of @size bytes. */
+int vfio_memfd(size_t size);
+/* A non-blocking eventfd; its count, which is then 0; the count once it is not 0 any more. */
+int vfio_eventfd(void);
+uint64_t vfio_eventfd_take(int fd);
+uint64_t vfio_eventfd_wait(int fd, unsigned ms);
+
+#endif
