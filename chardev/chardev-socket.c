@@ -139,12 +139,13 @@ static gboolean unix_address(const char *path, struct sockaddr_un *addr, GError 
     return TRUE;
 }
 
-/* A socket that an earlier run left behind is replaced; any other file is not touched. */
-static void remove_stale_socket(const char *path)
+/* What an earlier run left behind is replaced, and so is a file that a client made to have a name
+ * of its own (mkstemp), as in QEMU. */
+static void remove_stale_file(const char *path)
 {
     struct stat st;
 
-    if (!lstat(path, &st) && S_ISSOCK(st.st_mode)) {
+    if (!lstat(path, &st) && (S_ISSOCK(st.st_mode) || S_ISREG(st.st_mode))) {
         unlink(path);
     }
 }
@@ -163,7 +164,7 @@ static int unix_open(SocketChardev *s, GError **errp)
         return -1;
     }
     if (s->server) {
-        remove_stale_socket(s->path);
+        remove_stale_file(s->path);
         if (bind(fd, (struct sockaddr *)&addr, sizeof(addr)) || listen(fd, 8)) {
             error_set_errno(errp, errno, "cannot listen on UNIX socket '%s'", s->path);
             close(fd);

@@ -5,6 +5,7 @@
 /* Each gets its own name as argv[0] and returns the process's exit status. */
 int demo_main(int argc, char **argv);
 int bench_main(int argc, char **argv);
+int tcp_main(int argc, char **argv);
 /* What "demo --help" prints; g_free it. */
 char *demo_help(void);
 

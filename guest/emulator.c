@@ -192,7 +192,7 @@ static char **build_arguments(EmulatorPrivate *e, const EmulatorOptions *options
     add(args, "-qtest");
     addf(args, "unix:%s/%s", dir, socket_names[0]);
     add(args, "-qtest-log");
-    add(args, "/dev/null");
+    add(args, "none");
     add(args, "-chardev");
     addf(args, "socket,path=%s/%s,id=swnicqmp", dir, socket_names[1]);
     add(args, "-mon");

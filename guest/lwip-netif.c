@@ -8,6 +8,7 @@
  * side of the driver is used only under the core lock.
  */
 #include "guest/lwip-netif.h"
+#include "guest/tx-merge.h"
 #include <gio/gio.h>
 #include <inttypes.h>
 #include <lwip/etharp.h>
@@ -24,6 +25,7 @@
 #define MAX_PBUFS 16 /* pieces of one frame to send */
 #define WAIT_US   20000
 #define MTU       1500
+#define MAX_FRAME (MTU + 14)
 
 static struct {
     NetDriver *driver;
@@ -31,6 +33,9 @@ static struct {
     pthread_t thread;
     bool batching; /* under the core lock: the receiving thread publishes at its batch's end */
     bool stopping;
+    bool merges;           /* HOST_TSO4: segments sent while batching are put together */
+    TxMerge merge;         /* under the core lock */
+    GuestNetifStats stats; /* each counter written by one thread at a time */
 } stack;
 
 static bool send_pbuf(struct pbuf *p)
@@ -46,12 +51,47 @@ static bool send_pbuf(struct pbuf *p)
     return net_driver_send(stack.driver, NULL, iov, count);
 }
 
+/* Sends what is held; a full ring loses it, as a full ring loses a frame. */
+static void send_held(void)
+{
+    TxMerge *merge = &stack.merge;
+    if (merge->size == 0) {
+        return;
+    }
+    tx_merge_finish(merge);
+    struct iovec iov = {merge->bytes, merge->size};
+    if (!net_driver_send(stack.driver, &merge->header, &iov, 1)) {
+        net_driver_flush(stack.driver); /* what is queued must leave before there is room */
+        net_driver_send(stack.driver, &merge->header, &iov, 1);
+    }
+    stack.stats.tso_frames += merge->segments > 1;
+    merge->size = 0;
+}
+
+/* Whether the frame was put to what is held. */
+static bool hold_pbuf(struct pbuf *p)
+{
+    uint8_t frame[MAX_FRAME];
+    if (p->tot_len > sizeof(frame)) {
+        return false;
+    }
+    pbuf_copy_partial(p, frame, p->tot_len, 0);
+    if (tx_merge_add(&stack.merge, frame, p->tot_len)) {
+        return true;
+    }
+    send_held();
+    return tx_merge_add(&stack.merge, frame, p->tot_len);
+}
+
 /* netif_linkoutput_fn: one whole Ethernet frame, under the core lock. */
 static err_t output_frame(struct netif *netif, struct pbuf *p)
 {
+    if (stack.batching && stack.merges && hold_pbuf(p)) {
+        return ERR_OK;
+    }
     bool sent = send_pbuf(p);
     if (!sent && stack.batching) {
-        net_driver_flush(stack.driver); /* what is queued must leave before there is room */
+        net_driver_flush(stack.driver); /* as above */
         sent = send_pbuf(p);
     }
     if (!stack.batching) {
@@ -91,6 +131,7 @@ static void collect_frame(void *opaque, const NetDriverFrame *frame)
     if (!p) {
         return;
     }
+    stack.stats.large_frames += frame->size > MAX_FRAME;
     uint8_t *to = p->payload; /* PBUF_RAM is one piece */
     for (unsigned i = 0; i < frame->iovcnt; i++) {
         memcpy(to, frame->iov[i].iov_base, frame->iov[i].iov_len);
@@ -109,6 +150,7 @@ static void input_batch(RxBatch *batch)
         }
     }
     stack.batching = false;
+    send_held();
     net_driver_flush(stack.driver);
     UNLOCK_TCPIP_CORE();
     batch->count = 0;
@@ -154,6 +196,7 @@ static ip4_addr_t to_ip4(uint32_t address)
 bool guest_netif_start(NetDriver *driver, const GuestDhcpLease *lease, GError **errp)
 {
     stack.driver = driver;
+    stack.merges = virtio_driver_has_feature(net_driver_virtio(driver), VIRTIO_NET_F_HOST_TSO4);
     if (!start_lwip()) {
         g_set_error(errp, G_IO_ERROR, G_IO_ERROR_FAILED, "lwIP does not start: out of memory");
         return false;
@@ -182,6 +225,13 @@ void guest_netif_stop(void)
     LOCK_TCPIP_CORE();
     netif_set_down(&stack.netif);
     netif_remove(&stack.netif);
+    UNLOCK_TCPIP_CORE();
+}
+
+void guest_netif_get_stats(GuestNetifStats *stats)
+{
+    LOCK_TCPIP_CORE();
+    *stats = stack.stats;
     UNLOCK_TCPIP_CORE();
 }
 

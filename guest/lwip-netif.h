@@ -1,6 +1,7 @@
 /*
  * lwIP as the guest's TCP/IP stack, over a NetDriver.
  *
+ * Where the driver has HOST_TSO4, TCP segments that lwIP sends in a row leave as one TSO frame.
  * One interface a process: lwIP's state is global and has no end.  Public names carry our
  * prefix because liblwip exports short ones (list_push, sys_init, mem_malloc …).
  */
@@ -16,6 +17,11 @@
 bool guest_netif_start(NetDriver *driver, const GuestDhcpLease *lease, GError **errp);
 /* Takes the interface down and ends the receiving thread; the caller has @driver again. */
 void guest_netif_stop(void);
+/* Frames that no plain driver could carry: sent as TSO, and received longer than an MTU allows. */
+typedef struct GuestNetifStats {
+    uint64_t tso_frames, large_frames;
+} GuestNetifStats;
+void guest_netif_get_stats(GuestNetifStats *stats);
 /* What lwIP's error code @err (an err_t) means. */
 const char *guest_netif_strerror(int err);
 

@@ -11,7 +11,7 @@
 #include "net/net.h"
 
 #define DATAGRAM_BATCH      64
-#define DATAGRAM_HEADER_MAX 300 /* bytes in front of a frame (tunnels) */
+#define DATAGRAM_HEADER_MAX 352 /* bytes in front of a frame (tunnels, their IP header too) */
 
 typedef struct DatagramLink DatagramLink;
 

@@ -20,6 +20,8 @@
 const NetBackend net_backends[] = {
     {"user", "user networking, no privilege needed", net_init_user},
     {"tap", "a tap interface of the host", net_init_tap},
+    {"bridge", "a tap on a bridge of the host, from a helper program", net_init_bridge},
+    {"l2tpv3", "an L2TPv3 tunnel", net_init_l2tpv3},
     {"stream", "frames over a stream socket", net_init_stream},
     {"dgram", "frames over a datagram socket", net_init_dgram},
     {"socket", "the same with older options", net_init_socket},

@@ -28,6 +28,8 @@ void net_announce_cleanup(void);
 
 gboolean net_init_user(const Netdev *netdev, GError **errp);
 gboolean net_init_tap(const Netdev *netdev, GError **errp);
+gboolean net_init_bridge(const Netdev *netdev, GError **errp);
+gboolean net_init_l2tpv3(const Netdev *netdev, GError **errp);
 gboolean net_init_socket(const Netdev *netdev, GError **errp);
 gboolean net_init_stream(const Netdev *netdev, GError **errp);
 gboolean net_init_dgram(const Netdev *netdev, GError **errp);

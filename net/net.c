@@ -87,6 +87,12 @@ NetClient *net_client_new(const NetClientOps *ops, NetClient *peer, const char *
     return client_new(ops, peer, model, name ? g_strdup(name) : default_name(model), 0);
 }
 
+NetClient *net_client_new_queue(const NetClientOps *ops, const char *model, const char *name,
+                                unsigned queue)
+{
+    return client_new(ops, NULL, model, g_strdup(name), queue);
+}
+
 NetClient *net_nic_new(const NetClientOps *ops, NetClient *const *peers, unsigned queues,
                        const char *model, const char *id)
 {

@@ -180,9 +180,10 @@ static int attach(int fd, struct ifreq *ifr)
     return errno;
 }
 
-gboolean tap_device_open(TapDevice *tap, const char *ifname, TapVnetHdr hdr, GError **errp)
+gboolean tap_device_open(TapDevice *tap, const char *ifname, TapVnetHdr hdr, bool multi_queue,
+                         GError **errp)
 {
-    struct ifreq ifr = {.ifr_flags = IFF_TAP | IFF_NO_PI};
+    struct ifreq ifr = {.ifr_flags = IFF_TAP | IFF_NO_PI | (multi_queue ? IFF_MULTI_QUEUE : 0)};
     unsigned features = 0;
     const char *name = ifname ? ifname : "tap%d";
     memset(tap, 0, sizeof(*tap));
@@ -219,26 +220,38 @@ gboolean tap_device_open(TapDevice *tap, const char *ifname, TapVnetHdr hdr, GEr
     return true;
 }
 
-gboolean tap_device_open_fd(TapDevice *tap, int fd, const char *text, GError **errp)
+gboolean tap_device_open_fd(TapDevice *tap, int fd, const char *option, const char *text,
+                            GError **errp)
 {
     struct ifreq ifr = {0};
     memset(tap, 0, sizeof(*tap));
     tap->fd = fd;
     if (ioctl(fd, TUNGETIFF, &ifr) < 0) {
         return error_set(errp,
-                         "fd=%s is not a tap: open /dev/net/tun and attach it to an interface "
+                         "%s=%s is not a tap: open /dev/net/tun and attach it to an interface "
                          "(TUNSETIFF) first",
-                         text);
+                         option, text);
     }
     if ((ifr.ifr_flags & (IFF_TUN | IFF_TAP)) != IFF_TAP || !(ifr.ifr_flags & IFF_NO_PI)) {
-        return error_set(errp, "fd=%s: a tap opened with IFF_TAP and IFF_NO_PI is needed", text);
+        return error_set(errp, "%s=%s: a tap opened with IFF_TAP and IFF_NO_PI is needed", option,
+                         text);
     }
     memcpy(tap->ifname, ifr.ifr_name, sizeof(tap->ifname));
     tap->ifname[sizeof(tap->ifname) - 1] = 0;
     tap->vnet_hdr = ifr.ifr_flags & IFF_VNET_HDR;
     if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) < 0 ||
         fcntl(fd, F_SETFD, FD_CLOEXEC) < 0) {
-        return error_set_errno(errp, errno, "fd=%s", text);
+        return error_set_errno(errp, errno, "%s=%s", option, text);
     }
     return device_start(tap, errp);
+}
+
+gboolean tap_device_set_queue(TapDevice *tap, bool attached, GError **errp)
+{
+    struct ifreq ifr = {.ifr_flags = attached ? IFF_ATTACH_QUEUE : IFF_DETACH_QUEUE};
+    if (ioctl(tap->fd, TUNSETQUEUE, &ifr) < 0) {
+        return error_set_errno(errp, errno, "tap interface '%s': cannot %s a queue", tap->ifname,
+                               attached ? "attach" : "detach");
+    }
+    return true;
 }

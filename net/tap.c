@@ -14,18 +14,20 @@
  * zeros is put in front, on the way in it is cut off (with all offloads off the kernel sends
  * nothing that needs it).
  *
- * Not here: ioctls (tap-linux.c); several queues, vhost, bridge helpers.
+ * With several queues each is a client of its own on an fd of its own.  A queue that the guest does
+ * not use is detached: the kernel spreads frames over the others only.
+ *
+ * Not here: ioctls (tap-linux.c), options and scripts (tap-init.c), bridge helpers
+ * (tap-bridge.c), vhost.
  */
 #include "net/tap.h"
 
 #include <errno.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "net/net-internal.h"
-#include "qapi/qapi-types.h"
 #include "util/error.h"
 #include "util/iov.h"
 
@@ -34,13 +36,11 @@
 #define IOV_LIMIT       1024 /* the kernel's UIO_MAXIOV */
 #define HDR_LEN_DEFAULT 10
 
-#define DEFAULT_SCRIPT     "/etc/qemu-ifup"
-#define DEFAULT_DOWNSCRIPT "/etc/qemu-ifdown"
-
 typedef struct TapClient {
     NetClient nc;
-    TapDevice dev; /* dev.fd -1: the interface is gone */
-    char *downscript;
+    TapDevice dev;    /* dev.fd -1: the interface is gone */
+    char *downscript; /* NULL: none */
+    bool detached;    /* a queue that the guest does not use */
     bool want_read, want_write;
     bool delivering;
 
@@ -57,7 +57,7 @@ static void tap_writable(void *opaque);
 
 static void update_handlers(TapClient *t)
 {
-    if (t->dev.fd >= 0) {
+    if (t->dev.fd >= 0 && !t->detached) {
         event_loop_set_fd_handler(t->nc.loop, t->dev.fd, t->want_read ? tap_readable : NULL,
                                   t->want_write ? tap_writable : NULL, t);
     }
@@ -212,6 +212,10 @@ static unsigned tap_receive(NetClient *nc, NetPacket *pkts, unsigned n)
         net_count_drop(nc, NET_DROP_HOST_ERROR, n);
         return n;
     }
+    if (t->detached) {
+        net_count_drop(nc, NET_DROP_NOT_READY, n);
+        return n;
+    }
     if (t->want_write) {
         return 0;
     }
@@ -285,39 +289,49 @@ static void tap_set_loop(NetClient *nc, EventLoop *loop)
     event_loop_run_sync(loop, tap_attach, nc);
 }
 
-/* ---- scripts and life ---- */
+typedef struct SetEnabled {
+    TapClient *tap;
+    bool enabled;
+    GError **errp;
+    gboolean ok;
+} SetEnabled;
 
-/* Runs @script with the interface's name; what it printed is part of the error. */
-static gboolean run_script(const char *option, const char *script, const char *ifname,
-                           GError **errp)
+/* In the client's loop.  A detached fd is always in error to poll(): it is not watched. */
+static void set_enabled(void *opaque)
 {
-    const char *argv[] = {script, ifname, NULL};
-    g_autofree char *out = NULL, *err = NULL;
-    g_autoptr(GError) spawn_error = NULL;
-    int status;
-    if (!g_spawn_sync(NULL, (char **)argv, NULL, G_SPAWN_DEFAULT, NULL, NULL, &out, &err, &status,
-                      &spawn_error)) {
-        return error_set(errp, "%s=%s could not be run: %s", option, script, spawn_error->message);
+    SetEnabled *s = opaque;
+    TapClient *t = s->tap;
+    if (t->detached == !s->enabled || t->dev.fd < 0) {
+        s->ok = true;
+        return;
     }
-    if (g_spawn_check_wait_status(status, &spawn_error)) {
-        return true;
+    if (!s->enabled) {
+        tap_detach(t);
     }
-    g_autofree char *text = g_strconcat(out, err, NULL);
-    g_strdelimit(g_strchomp(text), "\r\n", ' ');
-    return error_set(errp, "%s=%s failed for interface '%s' (%s)%s%s", option, script, ifname,
-                     spawn_error->message, *text ? ": " : "", text);
+    s->ok = tap_device_set_queue(&t->dev, s->enabled, s->errp);
+    t->detached = s->ok ? !s->enabled : t->detached;
+    update_handlers(t);
+    if (t->detached && t->want_write) {
+        t->want_write = false;
+        net_peer_writable(&t->nc);
+    }
 }
+
+static gboolean tap_set_enabled(NetClient *nc, bool enabled, GError **errp)
+{
+    SetEnabled s = {(TapClient *)nc, enabled, errp, false};
+    event_loop_run_sync(nc->loop, set_enabled, &s);
+    return s.ok;
+}
+
+/* ---- life ---- */
 
 static void tap_cleanup(NetClient *nc)
 {
     TapClient *t = (TapClient *)nc;
     event_loop_run_sync(nc->loop, tap_detach, t);
-    if (t->downscript && t->dev.fd >= 0) {
-        GError *err = NULL;
-        if (!run_script("downscript", t->downscript, t->dev.ifname, &err)) {
-            warn_report("%s", err->message);
-            g_error_free(err);
-        }
+    if (t->downscript) {
+        tap_run_downscript(t->downscript, t->dev.fd >= 0 ? t->dev.ifname : NULL);
     }
     if (t->dev.fd >= 0) {
         close(t->dev.fd);
@@ -337,109 +351,16 @@ static const NetClientOps tap_ops = {
     .get_caps = tap_get_caps,
     .set_vnet_hdr_len = tap_set_vnet_hdr_len,
     .set_offloads = tap_set_offloads,
+    .set_enabled = tap_set_enabled,
     .set_loop = tap_set_loop,
     .cleanup = tap_cleanup,
 };
 
-/* Options that are known but not possible. */
-static gboolean check_options(const char *id, const NetdevTapOptions *o, GError **errp)
+NetClient *tap_client_new(const char *id, unsigned queue, const TapDevice *dev, char *downscript)
 {
-    const char *refused = o->fds                               ? "fds="
-                          : o->br                              ? "br="
-                          : o->helper                          ? "helper="
-                          : o->has_vhost && o->vhost           ? "vhost=on"
-                          : o->vhostfd                         ? "vhostfd="
-                          : o->vhostfds                        ? "vhostfds="
-                          : o->has_vhostforce && o->vhostforce ? "vhostforce=on"
-                          : o->has_poll_us && o->poll_us       ? "poll-us="
-                                                               : NULL;
-    if (refused) {
-        return error_set(errp, "netdev '%s': %s is not supported by tap", id, refused);
-    }
-    if (o->has_queues && o->queues != 1) {
-        return error_set(errp, "netdev '%s': queues=%u is not supported: 1 is possible", id,
-                         o->queues);
-    }
-    const char *with_fd = o->ifname         ? "ifname="
-                          : o->script       ? "script="
-                          : o->downscript   ? "downscript="
-                          : o->has_vnet_hdr ? "vnet_hdr="
-                                            : NULL;
-    if (o->fd && with_fd) {
-        return error_set(errp, "netdev '%s': %s cannot be used with fd=, which is set up already",
-                         id, with_fd);
-    }
-    return true;
-}
-
-/* The option's script, the default one, or NULL for none. */
-static gboolean pick_script(const NetdevTapOptions *o, const char **script, GError **errp)
-{
-    *script = o->script ? o->script : DEFAULT_SCRIPT;
-    if (o->fd || strcmp(*script, "no") == 0 || **script == 0) {
-        *script = NULL;
-        return true;
-    }
-    struct stat st;
-    if (!o->script && stat(DEFAULT_SCRIPT, &st) < 0) {
-        return error_set(errp,
-                         "the default script %s does not exist: give script=no, or script=FILE "
-                         "that sets the interface up",
-                         DEFAULT_SCRIPT);
-    }
-    return true;
-}
-
-static char *pick_downscript(const NetdevTapOptions *o)
-{
-    struct stat st;
-    if (o->fd || (o->downscript && (strcmp(o->downscript, "no") == 0 || !*o->downscript))) {
-        return NULL;
-    }
-    if (!o->downscript && stat(DEFAULT_DOWNSCRIPT, &st) < 0) {
-        return NULL;
-    }
-    return g_strdup(o->downscript ? o->downscript : DEFAULT_DOWNSCRIPT);
-}
-
-gboolean net_init_tap(const Netdev *netdev, GError **errp)
-{
-    const NetdevTapOptions *o = &netdev->u.tap;
-    const char *script = NULL;
-    TapDevice dev;
-    if (!check_options(netdev->id, o, errp) || !pick_script(o, &script, errp)) {
-        return false;
-    }
-    if (o->fd) {
-        int fd = net_fd_parse("fd", o->fd, errp);
-        if (fd < 0 || !tap_device_open_fd(&dev, fd, o->fd, errp)) {
-            return false;
-        }
-    } else {
-        TapVnetHdr hdr = !o->has_vnet_hdr ? TAP_VNET_HDR_AUTO
-                         : o->vnet_hdr    ? TAP_VNET_HDR_ON
-                                          : TAP_VNET_HDR_OFF;
-        if (!tap_device_open(&dev, o->ifname, hdr, errp)) {
-            return false;
-        }
-    }
-    if (!tap_device_set_sndbuf(&dev, o->has_sndbuf ? o->sndbuf : 0, errp) ||
-        (script && !run_script("script", script, dev.ifname, errp))) {
-        if (!o->fd) {
-            close(dev.fd); /* one that was given stays the giver's */
-        }
-        return false;
-    }
-
-    TapClient *t = (TapClient *)net_client_new(&tap_ops, NULL, "tap", netdev->id);
-    t->dev = dev;
-    t->downscript = pick_downscript(o);
+    TapClient *t = (TapClient *)net_client_new_queue(&tap_ops, "tap", id, queue);
+    t->dev = *dev;
+    t->downscript = downscript;
     t->arena = g_malloc(ARENA_SIZE);
-    if (o->fd) {
-        net_set_info(&t->nc, "fd=%d", dev.fd);
-    } else {
-        net_set_info(&t->nc, "ifname=%s,script=%s,downscript=%s", dev.ifname,
-                     script ? script : "no", t->downscript ? t->downscript : "no");
-    }
-    return true;
+    return &t->nc;
 }

@@ -1,5 +1,6 @@
 /*
- * The kernel's side of a tap: what tap.c asks of tap-linux.c.  Bytes and flags, no clients.
+ * Taps: the kernel's side (tap-linux.c: fds and flags, no clients), and what the files of tap
+ * share.
  */
 #ifndef NET_TAP_H
 #define NET_TAP_H
@@ -21,13 +22,29 @@ typedef struct TapDevice {
     NetOffloads offloads; /* what the kernel takes in TUNSETOFFLOAD */
 } TapDevice;
 
-/* Opens interface @ifname (NULL: the kernel picks tapN), or checks and takes @fd. */
-gboolean tap_device_open(TapDevice *tap, const char *ifname, TapVnetHdr hdr, GError **errp);
-gboolean tap_device_open_fd(TapDevice *tap, int fd, const char *text, GError **errp);
+/* Opens interface @ifname (NULL: the kernel picks tapN), as one queue of several if
+ * @multi_queue; or checks and takes @fd, which the user named with @option=@text. */
+gboolean tap_device_open(TapDevice *tap, const char *ifname, TapVnetHdr hdr, bool multi_queue,
+                         GError **errp);
+gboolean tap_device_open_fd(TapDevice *tap, int fd, const char *option, const char *text,
+                            GError **errp);
+
+/* Attaches this queue to its interface or detaches it (interfaces with several queues). */
+gboolean tap_device_set_queue(TapDevice *tap, bool attached, GError **errp);
 
 bool tap_device_set_hdr_len(TapDevice *tap, unsigned len);
 /* Lets the kernel hand over what @offloads says, or as much of it as it can. */
 bool tap_device_set_offloads(TapDevice *tap, const NetOffloads *offloads);
 gboolean tap_device_set_sndbuf(TapDevice *tap, uint64_t bytes, GError **errp);
+
+/* tap-bridge.c: a tap that program @helper has put on bridge @br (NULL: the default ones); -1
+ * with error. */
+int tap_open_helper(const char *helper, const char *br, GError **errp);
+
+/* tap.c: client of queue @queue; takes the device and @downscript (NULL: none). */
+NetClient *tap_client_new(const char *id, unsigned queue, const TapDevice *dev, char *downscript);
+
+/* tap-init.c: @ifname NULL: the interface is gone, nothing to do. */
+void tap_run_downscript(const char *script, const char *ifname);
 
 #endif

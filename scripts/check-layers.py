@@ -17,7 +17,7 @@ ALLOWED = {
     "net": ["util", "chardev", "qapi", "qom"],
     "hw/core": ["util", "qapi", "qom"],
     "hw/pci": ["util", "qapi", "qom", "hw/core"],
-    "hw/i386": ["util", "qapi", "qom", "hw/core", "hw/pci"],
+    "hw/i386": ["util", "qapi", "qom", "hw/core", "hw/pci", "hw/virtio"],
     "hw/virtio": ["util", "qapi", "qom", "hw/core", "hw/pci"],
     "hw/net": ["util", "qapi", "qom", "net", "hw/core", "hw/pci", "hw/virtio"],
     "migration": ["util", "qapi", "qom"],

@@ -132,8 +132,14 @@ static bool bus_match_name(BusState *bus, void *opaque)
 static bool bus_match_type(BusState *bus, void *opaque)
 {
     BusQuery *query = opaque;
-    query->found = g_type_is_a(G_OBJECT_TYPE(bus), query->type) ? bus : NULL;
-    return query->found != NULL;
+    unsigned max = BUS_GET_CLASS(bus)->max_devices;
+    if (!g_type_is_a(G_OBJECT_TYPE(bus), query->type)) {
+        return false;
+    }
+    if (!query->found || !max || bus->devices->len < max) {
+        query->found = bus;
+    }
+    return !max || bus->devices->len < max;
 }
 
 BusState *bus_find(const char *name)

@@ -11,6 +11,17 @@
 
 #define FW_CFG_PORT 0x510
 
+/* fw_cfg items: QEMU's docs/specs/fw_cfg.rst and what clients read. */
+enum {
+    FW_CFG_SIGNATURE = 0x00,
+    FW_CFG_ID = 0x01,
+    FW_CFG_RAM_SIZE = 0x03,
+    FW_CFG_NB_CPUS = 0x05,
+    FW_CFG_MAX_CPUS = 0x0f,
+    FW_CFG_FILE_DIR = 0x19,
+};
+#define FW_CFG_ID_TRADITIONAL 1 /* the two ports, without DMA */
+
 typedef struct FwCfgItem {
     uint16_t key;
     uint32_t size;
@@ -84,4 +95,26 @@ void fw_cfg_cleanup(FwCfg *fw_cfg, IoSpace *ports)
     io_space_unmap(ports, &fw_cfg->region);
     io_region_cleanup(&fw_cfg->region);
     g_clear_pointer(&fw_cfg->items, g_array_unref);
+}
+
+static void put_le64(uint8_t *bytes, uint64_t value)
+{
+    pci_set_long(bytes, (uint32_t)value);
+    pci_set_long(bytes + 4, (uint32_t)(value >> 32));
+}
+
+void fw_cfg_add_machine(FwCfg *fw_cfg, const MachineState *machine)
+{
+    static const uint8_t no_files[4];
+    uint8_t bytes[8];
+
+    fw_cfg_add(fw_cfg, FW_CFG_SIGNATURE, "QEMU", 4);
+    pci_set_long(bytes, FW_CFG_ID_TRADITIONAL);
+    fw_cfg_add(fw_cfg, FW_CFG_ID, bytes, 4);
+    put_le64(bytes, machine->ram_size);
+    fw_cfg_add(fw_cfg, FW_CFG_RAM_SIZE, bytes, 8);
+    pci_set_word(bytes, 1);
+    fw_cfg_add(fw_cfg, FW_CFG_NB_CPUS, bytes, 2);
+    fw_cfg_add(fw_cfg, FW_CFG_MAX_CPUS, bytes, 2);
+    fw_cfg_add(fw_cfg, FW_CFG_FILE_DIR, no_files, sizeof(no_files));
 }

@@ -8,16 +8,6 @@
 
 #include "hw/i386/pc.h"
 
-/* fw_cfg items: QEMU's docs/specs/fw_cfg.rst and what clients read. */
-enum {
-    FW_CFG_SIGNATURE = 0x00,
-    FW_CFG_ID = 0x01,
-    FW_CFG_RAM_SIZE = 0x03,
-    FW_CFG_NB_CPUS = 0x05,
-    FW_CFG_MAX_CPUS = 0x0f,
-    FW_CFG_FILE_DIR = 0x19,
-};
-#define FW_CFG_ID_TRADITIONAL 1 /* the two ports, without DMA */
 #define PC_RAM_SIZE           (128ull * 1024 * 1024)
 #define PC_RAM_BELOW_4G       0xe0000000ull /* the PCI window begins there */
 
@@ -48,28 +38,6 @@ static const PcVersion versions[] = {
     PC_VERSION("pc-i440fx-11.1", "PcMachine-11-1"),
 };
 
-static void put_le64(uint8_t *bytes, uint64_t value)
-{
-    pci_set_long(bytes, (uint32_t)value);
-    pci_set_long(bytes + 4, (uint32_t)(value >> 32));
-}
-
-static void fw_cfg_fill(FwCfg *fw_cfg, const MachineState *machine)
-{
-    static const uint8_t no_files[4];
-    uint8_t bytes[8];
-
-    fw_cfg_add(fw_cfg, FW_CFG_SIGNATURE, "QEMU", 4);
-    pci_set_long(bytes, FW_CFG_ID_TRADITIONAL);
-    fw_cfg_add(fw_cfg, FW_CFG_ID, bytes, 4);
-    put_le64(bytes, machine->ram_size);
-    fw_cfg_add(fw_cfg, FW_CFG_RAM_SIZE, bytes, 8);
-    pci_set_word(bytes, 1);
-    fw_cfg_add(fw_cfg, FW_CFG_NB_CPUS, bytes, 2);
-    fw_cfg_add(fw_cfg, FW_CFG_MAX_CPUS, bytes, 2);
-    fw_cfg_add(fw_cfg, FW_CFG_FILE_DIR, no_files, sizeof(no_files));
-}
-
 static gboolean pc_init(MachineState *machine, GError **errp)
 {
     PcMachine *pc = G_TYPE_CHECK_INSTANCE_CAST(machine, pc_machine_get_type(), PcMachine);
@@ -78,7 +46,7 @@ static gboolean pc_init(MachineState *machine, GError **errp)
     if (!pc->host) {
         return FALSE;
     }
-    fw_cfg_fill(&pc->host->fw_cfg, machine);
+    fw_cfg_add_machine(&pc->host->fw_cfg, machine);
     return TRUE;
 }
 
@@ -136,6 +104,7 @@ static void version_register(const PcVersion *version)
 void hw_i386_register_types(void)
 {
     pc_host_register_types();
+    microvm_register_types();
     qom_register_type(pc_machine_get_type());
     for (unsigned i = 0; i < G_N_ELEMENTS(versions); i++) {
         version_register(&versions[i]);

@@ -115,6 +115,12 @@ typedef struct TxHand {
     uint8_t kinds[TX_BATCH];  /* TxKind */
 } TxHand;
 
+/* When a flush waits a moment for more: see tx_linger(). */
+typedef struct TxLinger {
+    unsigned frames;        /* sent since the last time */
+    unsigned skip, backoff; /* times still left out; how many after the next one in vain */
+} TxLinger;
+
 /* Receive buffers popped and not used yet, in order: [first, first + count). */
 typedef struct RxHand {
     unsigned first, count;
@@ -135,6 +141,7 @@ struct VirtIONetQueue {
     TxScheduler tx;
     TxHand tx_hand;
     uint8_t *tx_bounce; /* NET_MAX_FRAME bytes */
+    TxLinger tx_linger;
     VirtIONetTxStats tx_stats;
 
     RxHand rx_hand;

@@ -23,6 +23,13 @@
 /* Buffers of one packet: IOV_MAX, less room for what a back end puts in front. */
 #define TX_IOV_MAX (IOV_MAX - 8)
 
+/* After so many frames a flush looks for more for so long (longer than a driver takes to fill as
+ * many descriptors again), reading the clock once in so many looks. */
+#define TX_LINGER_MIN     16
+#define TX_LINGER_NS      5000
+#define TX_LINGER_LOOKS   8
+#define TX_LINGER_BACKOFF 63 /* waits left out at most after one in vain */
+
 /* Takes @bytes off the front of the readable buffers, in place (their guest addresses too: the
  * packet may have to be translated again).  Returns the first buffer that is left. */
 static unsigned element_skip(VirtQueueElement *elem, size_t bytes)
@@ -228,20 +235,75 @@ static unsigned tx_send_hand(VirtIONetQueue *q)
     return at;
 }
 
+static void cpu_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#else
+    __asm__ volatile("" ::: "memory");
+#endif
+}
+
+/* Looks for more frames for a moment; true: there are some. */
+static bool tx_await_frames(VirtIONetQueue *q)
+{
+    int64_t end = clock_get_ns(CLOCK_HOST) + TX_LINGER_NS;
+
+    do {
+        for (unsigned i = 0; i < TX_LINGER_LOOKS; i++) {
+            if (!virtqueue_empty(q->tx_vq)) {
+                return true;
+            }
+            cpu_relax();
+        }
+    } while (clock_get_ns(CLOCK_HOST) < end);
+    return false;
+}
+
+/* A driver that has just published many frames is about to publish more.  To sleep now would cost
+ * both a notification and, on a host whose idle CPUs halt, tens of microseconds until we run
+ * again; so wait for it a moment.  Where that is in vain (the driver is done, or waits for our
+ * CPU) it is tried ever more seldom.  True: there is more. */
+static bool tx_linger(VirtIONetQueue *q)
+{
+    TxLinger *linger = &q->tx_linger;
+
+    if (linger->frames < TX_LINGER_MIN) {
+        return false;
+    }
+    linger->frames = 0;
+    if (linger->skip) {
+        linger->skip--;
+        return false;
+    }
+    if (tx_await_frames(q)) {
+        linger->backoff = 0;
+        return true;
+    }
+    linger->backoff = MIN(linger->backoff * 2 + 1, TX_LINGER_BACKOFF);
+    linger->skip = linger->backoff;
+    return false;
+}
+
 static int tx_flush(void *opaque)
 {
     VirtIONetQueue *q = opaque;
-    unsigned burst = (unsigned)q->tx.burst, done = 0;
+    unsigned burst = (unsigned)q->tx.burst, done = 0, got;
 
     tx_retranslate(q);
     while (q->running && done < burst) {
         if (!q->tx_hand.count) {
             tx_take(q, MIN(burst - done, TX_BATCH));
             if (!q->tx_hand.count) {
-                return (int)done;
+                if (!tx_linger(q)) {
+                    return (int)done;
+                }
+                continue;
             }
         }
-        done += tx_send_hand(q);
+        got = tx_send_hand(q);
+        done += got;
+        q->tx_linger.frames += got;
         if (q->tx_hand.count) {
             q->tx_stats.stalls++;
             return -EBUSY;

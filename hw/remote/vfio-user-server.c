@@ -27,6 +27,7 @@
 
 #include "util/json.h"
 #include "util/keyval.h"
+#include "util/log.h"
 #include "vfio-user-internal.h"
 
 #define ACCEPT_RETRY_NS 1000000000ll
@@ -64,16 +65,28 @@ static void close_connection(VfioUserServer *server)
     vfio_user_irqs_release(server);
 }
 
+/* Says why a connection ended, once a second: a client can do it as often as it likes. */
+static void report_end(VfioUserServer *server, const char *why)
+{
+    static LogRate rate;
+    unsigned left_out;
+
+    if (why && log_rate_ok(&rate, &left_out)) {
+        warn_report("vfio-user: %s: the client's connection is closed: %s", server_name(server),
+                    why);
+        if (left_out) {
+            warn_report("vfio-user: %u connections before this one ended badly", left_out);
+        }
+    }
+}
+
 /* Forgets the client; the device is as after a machine's reset. */
 static void client_gone(VfioUserServer *server, const char *why)
 {
     if (!server->client) {
         return;
     }
-    if (why) {
-        warn_report("vfio-user: %s: the client's connection is closed: %s", server_name(server),
-                    why);
-    }
+    report_end(server, why);
     close_connection(server);
     device_reset(DEVICE(server->pci));
     vfio_user_irqs_device_reset(server);

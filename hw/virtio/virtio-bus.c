@@ -29,6 +29,7 @@ static void virtio_bus_init(VirtioBus *bus)
 static void virtio_bus_class_init(VirtioBusClass *klass)
 {
     ((ObjectClass *)klass)->qom_name = "virtio-bus";
+    klass->parent_class.max_devices = 1;
     klass->parent_class.plug_check = virtio_bus_plug_check;
     klass->parent_class.device_path = virtio_bus_device_path;
 }

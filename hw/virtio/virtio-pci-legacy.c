@@ -44,8 +44,9 @@ static void queue_page_write(VirtIOPCIProxy *proxy, uint32_t value)
         return;
     }
     proxy->vdev->legacy_driver = true;
-    virtio_queue_set_legacy_page(proxy->vdev, proxy->vdev->queue_sel, value,
-                                 VIRTIO_PCI_VRING_ALIGN);
+    virtio_queue_set_legacy_address(proxy->vdev, proxy->vdev->queue_sel,
+                                    (uint64_t)value << VIRTIO_PCI_QUEUE_ADDR_SHIFT,
+                                    VIRTIO_PCI_VRING_ALIGN);
 }
 
 static uint32_t queue_num_read(VirtIOPCIProxy *proxy)

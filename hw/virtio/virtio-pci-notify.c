@@ -30,7 +30,9 @@ static unsigned notify_addresses(VirtIOPCIProxy *proxy, unsigned n, NotifyAddres
             {.offset = (uint64_t)n * virtio_pci_notify_mult(proxy), .notifier = notifier},
         };
     }
-    if (proxy->modern && proxy->modern_pio_notify) {
+    /* With NOTIFICATION_DATA the port is written 32 bits that are never twice the same. */
+    if (proxy->modern && proxy->modern_pio_notify &&
+        !virtio_has_feature(proxy->vdev, VIRTIO_F_NOTIFICATION_DATA)) {
         out[count++] = (NotifyAddress){
             &proxy->pio_notify_bar,
             {.offset = 0, .size = 2, .match = true, .data = n, .notifier = notifier},

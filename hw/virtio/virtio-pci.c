@@ -9,7 +9,9 @@
  * Here: types, properties, realize, reset, interrupts and vectors.  Registers:
  * virtio-pci-modern.c and virtio-pci-legacy.c.  Main thread, except the interrupt path.
  */
+#include "hw/virtio/virtio-mmio.h"
 #include "hw/virtio/virtio-pci-internal.h"
+#include "hw/virtio/virtio-rng.h"
 
 G_DEFINE_ABSTRACT_TYPE(VirtIOPCIProxy, virtio_pci, TYPE_PCI_DEVICE)
 
@@ -395,4 +397,6 @@ void hw_virtio_register_types(void)
     qom_register_type(TYPE_VIRTIO_BUS);
     qom_register_type(TYPE_VIRTIO_DEVICE);
     qom_register_type(TYPE_VIRTIO_PCI);
+    virtio_mmio_register_types();
+    virtio_rng_register_types();
 }

@@ -13,9 +13,6 @@
 #include "hw/virtio/virtio-internal.h"
 #include "util/log.h"
 
-#define LEGACY_PAGE_SHIFT 12 /* virtio 1.2, section 4.1.5.1.3.1: queue addresses are page numbers  \
-                              */
-
 VirtioQueue *virtio_queue(VirtIODevice *vdev, unsigned index)
 {
     if (index >= VIRTIO_QUEUE_MAX || !vdev->queues || !vdev->queues[index].handler) {
@@ -266,10 +263,17 @@ void virtio_queue_enable(VirtIODevice *vdev, unsigned index)
 
 void virtio_queue_reset(VirtIODevice *vdev, unsigned index)
 {
+    if (virtio_has_feature(vdev, VIRTIO_F_RING_RESET)) {
+        virtio_queue_disable(vdev, index);
+    }
+}
+
+void virtio_queue_disable(VirtIODevice *vdev, unsigned index)
+{
     VirtIODeviceClass *klass = VIRTIO_DEVICE_GET_CLASS(vdev);
     VirtioQueue *queue = virtio_queue(vdev, index);
 
-    if (!queue || !virtio_has_feature(vdev, VIRTIO_F_RING_RESET)) {
+    if (!queue) {
         return;
     }
     queue_stop(queue);
@@ -279,7 +283,8 @@ void virtio_queue_reset(VirtIODevice *vdev, unsigned index)
     queue_reset_state(queue);
 }
 
-void virtio_queue_set_legacy_page(VirtIODevice *vdev, unsigned index, uint32_t page, unsigned align)
+void virtio_queue_set_legacy_address(VirtIODevice *vdev, unsigned index, uint64_t address,
+                                     uint64_t align)
 {
     VirtioQueue *queue = virtio_queue(vdev, index);
     uint64_t num, end;
@@ -287,7 +292,7 @@ void virtio_queue_set_legacy_page(VirtIODevice *vdev, unsigned index, uint32_t p
     if (!queue) {
         return;
     }
-    if (page == 0) {
+    if (address == 0) {
         queue->desc = queue->avail = queue->used = 0;
         virtqueue_set_addresses(queue->vq, 0, 0, 0);
         queue->enabled = false;
@@ -295,10 +300,10 @@ void virtio_queue_set_legacy_page(VirtIODevice *vdev, unsigned index, uint32_t p
     }
     /* virtio 1.2, section 2.7.2: the used ring begins at the next multiple of @align. */
     num = virtqueue_num(queue->vq);
-    queue->desc = (uint64_t)page << LEGACY_PAGE_SHIFT;
+    queue->desc = address;
     queue->avail = queue->desc + num * sizeof(struct vring_desc);
     end = queue->avail + sizeof(uint16_t) * (3 + num);
-    queue->used = (end + align - 1) & ~(uint64_t)(align - 1);
+    queue->used = (end + align - 1) & ~(align - 1);
     queue->enabled = false;
     virtio_queue_enable(vdev, index);
 }

@@ -238,6 +238,11 @@ uint8_t virtio_isr_take(VirtIODevice *vdev)
     return __atomic_exchange_n(&vdev->isr, 0, __ATOMIC_SEQ_CST);
 }
 
+void virtio_isr_clear(VirtIODevice *vdev, uint8_t bits)
+{
+    __atomic_fetch_and(&vdev->isr, (uint8_t)~bits, __ATOMIC_SEQ_CST);
+}
+
 uint8_t virtio_isr_peek(const VirtIODevice *vdev)
 {
     return __atomic_load_n(&vdev->isr, __ATOMIC_SEQ_CST);
@@ -506,6 +511,7 @@ static void virtio_device_class_init(VirtIODeviceClass *klass)
     object_class->qom_name = "virtio-device";
     qom_class_set_props(klass, virtio_device_props);
     device_class->bus_type = "virtio-bus";
+    device_class->user_creatable_device = true;
     device_class->realize = virtio_device_realize;
     device_class->unrealize = virtio_device_unrealize;
     device_class->reset = virtio_device_reset;

@@ -110,8 +110,7 @@ const char *virtqueue_add_buffer_slow(VirtQueue *vq, VirtQueueElement *elem, uin
 
             virtqueue_element_append(elem, host, addr, piece, writable);
         } else {
-            const char *why =
-                virtqueue_bounce_buffer(vq, elem, addr, (uint32_t)piece, writable);
+            const char *why = virtqueue_bounce_buffer(vq, elem, addr, (uint32_t)piece, writable);
 
             if (why) {
                 return why;

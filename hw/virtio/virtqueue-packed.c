@@ -281,7 +281,8 @@ static unsigned packed_pop_batch(VirtQueue *vq, VirtQueueElement **elems, unsign
 
 static uint16_t used_flags(const VirtQueue *vq, const VirtQueueElement *elem)
 {
-    return (uint16_t)((vq->used_wrap ? F_AVAIL | F_USED : 0) | (elem->len ? VRING_DESC_F_WRITE : 0));
+    return (uint16_t)((vq->used_wrap ? F_AVAIL | F_USED : 0) |
+                      (elem->len ? VRING_DESC_F_WRITE : 0));
 }
 
 /* How many of @elems the next used descriptor stands for; *slots: of their chains. */

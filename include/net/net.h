@@ -120,6 +120,9 @@ extern GPtrArray *net_clients;
 /* Registers a client with @name (copied) and connects it to @peer (or NULL). */
 NetClient *net_client_new(const NetClientOps *ops, NetClient *peer, const char *model,
                           const char *name);
+/* The same for queue @queue of a back end that has several; without a peer. */
+NetClient *net_client_new_queue(const NetClientOps *ops, const char *model, const char *name,
+                                unsigned queue);
 /* A NIC's clients, one a queue; peers[i] may be NULL.  Default name "model.N". */
 NetClient *net_nic_new(const NetClientOps *ops, NetClient *const *peers, unsigned queues,
                        const char *model, const char *id);

@@ -211,9 +211,11 @@ void vfio_rig_free(VfioRig *rig)
     GError *err = NULL;
 
     vfio_rig_hang_up(rig);
-    rig_check(&rig->rig);
-    emulator_stop(rig->rig.emulator, &err);
-    vfio_check(err, "quit");
+    if (rig->rig.emulator) {
+        rig_check(&rig->rig);
+        emulator_stop(rig->rig.emulator, &err);
+        vfio_check(err, "quit");
+    }
     close(rig->rig.peer);
     g_free(rig->rig.inbox);
     guest_ram_free(rig->rig.ram);
@@ -271,4 +273,37 @@ uint64_t vfio_eventfd_wait(int fd, unsigned ms)
 
     poll(&pfd, 1, (int)ms);
     return vfio_eventfd_take(fd);
+}
+
+/* --- the second region --- */
+
+VfioExtra vfio_extra_open(void)
+{
+    VfioExtra extra = {.fd = vfio_memfd(VFIO_EXTRA_SIZE)};
+
+    extra.host = mmap(NULL, VFIO_EXTRA_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, extra.fd, 0);
+    g_assert_true(extra.host != MAP_FAILED);
+    return extra;
+}
+
+void vfio_extra_close(VfioExtra *extra)
+{
+    munmap(extra->host, VFIO_EXTRA_SIZE);
+    close(extra->fd);
+}
+
+void vfio_extra_map(VfioRig *rig, const VfioExtra *extra, uint32_t flags)
+{
+    GError *err = NULL;
+
+    vfio_user_client_map(rig->client, VFIO_EXTRA_ADDR, VFIO_EXTRA_SIZE, flags, extra->fd, 0, &err);
+    vfio_check(err, "map");
+}
+
+void vfio_extra_unmap(VfioRig *rig)
+{
+    GError *err = NULL;
+
+    vfio_user_client_unmap(rig->client, VFIO_EXTRA_ADDR, VFIO_EXTRA_SIZE, &err);
+    vfio_check(err, "unmap");
 }

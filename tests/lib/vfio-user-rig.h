@@ -64,4 +64,18 @@ int vfio_eventfd(void);
 uint64_t vfio_eventfd_take(int fd);
 uint64_t vfio_eventfd_wait(int fd, unsigned ms);
 
+/* A second region for buffers, beyond RAM. */
+#define VFIO_EXTRA_ADDR 0x40000000ull
+#define VFIO_EXTRA_SIZE (64 * 4096ull)
+
+typedef struct VfioExtra {
+    int fd;
+    uint8_t *host;
+} VfioExtra;
+
+VfioExtra vfio_extra_open(void);
+void vfio_extra_close(VfioExtra *extra);
+void vfio_extra_map(VfioRig *rig, const VfioExtra *extra, uint32_t flags);
+void vfio_extra_unmap(VfioRig *rig);
+
 #endif

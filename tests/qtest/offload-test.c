@@ -13,12 +13,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "tests/lib/frame-builder.h"
-#include "tests/lib/rig.h"
-#include "tests/lib/wire.h"
+#include "tests/lib/tap-rig.h"
 
-#define IFNAME    "wire0"
-#define TAP       "tap,id=n0,ifname=" IFNAME ",script=no,downscript=no"
 #define WAIT_MS   2000
 #define RX_BUFFER 69632u
 
@@ -124,35 +120,7 @@ static uint64_t kernel_lacks(void)
     return lacks;
 }
 
-static Rig *open_rig(Wire *wire, const char *netdev, const char *device, uint64_t features)
-{
-    Rig *rig = rig_open(&(RigConfig){.netdev = netdev, .device = device, .features = features});
-
-    wire_open(wire, IFNAME);
-    rig_start(rig);
-    return rig;
-}
-
-static void close_rig(Rig *rig, Wire *wire)
-{
-    wire_close(wire);
-    rig_free(rig);
-}
-
-/* --- both directions, by their frames --- */
-
-static void send_built(Rig *rig, const BuiltFrame *built)
-{
-    uint64_t addr = rig_alloc(rig, RIG_HDR + built->size);
-    struct vring_used_elem used;
-
-    memcpy(rig_at(rig, addr, RIG_HDR), &built->header, RIG_HDR);
-    memcpy(rig_at(rig, addr + RIG_HDR, built->size), built->bytes, built->size);
-    ring_set(rig->tx, 0, addr, (uint32_t)(RIG_HDR + built->size), 0, 0);
-    ring_send(rig, rig->tx, 0);
-    used = ring_take(rig, rig->tx);
-    g_assert_cmpuint(used.id, ==, 0);
-}
+/* --- frames --- */
 
 static void free_bytes(gpointer bytes)
 {
@@ -231,10 +199,10 @@ static uint8_t *guest_recv(Rig *rig, struct virtio_net_hdr_v1 *header, size_t *s
 static uint64_t offered(const char *netdev, const char *device)
 {
     Wire wire;
-    Rig *rig = open_rig(&wire, netdev, device, 0);
+    Rig *rig = tap_rig_open(&wire, netdev, device, 0);
     uint64_t features = rig->virtio->device_features;
 
-    close_rig(rig, &wire);
+    tap_rig_close(rig, &wire);
     return features;
 }
 
@@ -242,10 +210,11 @@ static void test_offered(void)
 {
     uint64_t all = (HOST_ALL | GUEST_ALL) & ~kernel_lacks();
 
-    g_assert_cmphex(offered(TAP, NULL) & (HOST_ALL | GUEST_ALL), ==, all);
-    g_assert_cmphex(offered(TAP ",vnet_hdr=on", NULL) & (HOST_ALL | GUEST_ALL), ==, all);
-    g_assert_cmphex(offered(TAP, "csum=off,guest_csum=off") & (HOST_ALL | GUEST_ALL), ==, 0);
-    g_assert_cmphex(offered(TAP, "guest_tso4=off,guest_ecn=off,host_tso6=off") &
+    g_assert_cmphex(offered(TAP_RIG_NETDEV, NULL) & (HOST_ALL | GUEST_ALL), ==, all);
+    g_assert_cmphex(offered(TAP_RIG_NETDEV ",vnet_hdr=on", NULL) & (HOST_ALL | GUEST_ALL), ==, all);
+    g_assert_cmphex(offered(TAP_RIG_NETDEV, "csum=off,guest_csum=off") & (HOST_ALL | GUEST_ALL), ==,
+                    0);
+    g_assert_cmphex(offered(TAP_RIG_NETDEV, "guest_tso4=off,guest_ecn=off,host_tso6=off") &
                         (HOST_ALL | GUEST_ALL),
                     ==, all & ~(FEATURE(GUEST_TSO4) | FEATURE(GUEST_ECN) | FEATURE(HOST_TSO6)));
 }
@@ -253,7 +222,7 @@ static void test_offered(void)
 /* A peer without a header is offered nothing that needs one, and never sees one. */
 static void test_offered_without_header(void)
 {
-    uint64_t features = offered(TAP ",vnet_hdr=off", NULL);
+    uint64_t features = offered(TAP_RIG_NETDEV ",vnet_hdr=off", NULL);
 
     g_assert_cmphex(features & (GUEST_ALL & ~FEATURE(GUEST_CSUM)), ==, 0);
     g_assert_cmphex(features & (HOST_ALL & ~FEATURE(CSUM)), ==, 0);
@@ -265,7 +234,7 @@ static void test_sent_as_the_guest_made_it(void)
 {
     Wire wire;
     uint64_t lacks = kernel_lacks();
-    Rig *rig = open_rig(&wire, TAP, NULL, HOST_ALL);
+    Rig *rig = tap_rig_open(&wire, TAP_RIG_NETDEV, NULL, HOST_ALL);
     g_autofree uint8_t *got = g_malloc(WIRE_MAX);
 
     for (unsigned i = 0; i < G_N_ELEMENTS(cases); i++) {
@@ -281,7 +250,7 @@ static void test_sent_as_the_guest_made_it(void)
         }
         g_test_message("%s", spec->name);
         frame_build(&built, spec, receiver);
-        send_built(rig, &built);
+        tap_rig_send(rig, &built);
         size = wire_recv(&wire, &header, got, WAIT_MS);
         g_assert_cmpmem(got, size, built.bytes, built.size);
         problem = frame_check_header(&header, got, size, NULL);
@@ -292,7 +261,7 @@ static void test_sent_as_the_guest_made_it(void)
         g_assert_cmpuint(header.csum_offset, ==, built.header.csum_offset);
         frame_clear(&built);
     }
-    close_rig(rig, &wire);
+    tap_rig_close(rig, &wire);
 }
 
 static void test_sent_and_finished(void)
@@ -302,7 +271,7 @@ static void test_sent_and_finished(void)
                                      .vlan = 5};
     Wire wire;
     uint64_t lacks = kernel_lacks();
-    Rig *rig = open_rig(&wire, TAP, NULL, HOST_ALL);
+    Rig *rig = tap_rig_open(&wire, TAP_RIG_NETDEV, NULL, HOST_ALL);
     g_autofree uint8_t *got = g_malloc(WIRE_MAX);
 
     wire_bridge(&wire);
@@ -317,7 +286,7 @@ static void test_sent_and_finished(void)
         g_test_message("%s", spec->name);
         frame_build(&built, spec, receiver);
         wanted = finish(&built.header, built.bytes, built.size);
-        send_built(rig, &built);
+        tap_rig_send(rig, &built);
         while (frames->len < wanted->len) {
             size_t size = wire_far_recv(&wire, got, WAIT_MS);
 
@@ -330,25 +299,25 @@ static void test_sent_and_finished(void)
         g_assert_cmpuint(wire_far_recv(&wire, got, 0), ==, 0);
         frame_clear(&built);
     }
-    close_rig(rig, &wire);
+    tap_rig_close(rig, &wire);
 }
 
 static void test_sent_without_header(void)
 {
     static const FrameSpec spec = {"udp4", .ip_version = 4, .protocol = 17, .payload = 500};
     Wire wire;
-    Rig *rig = open_rig(&wire, TAP ",vnet_hdr=off", NULL, 0);
+    Rig *rig = tap_rig_open(&wire, TAP_RIG_NETDEV ",vnet_hdr=off", NULL, 0);
     g_autofree uint8_t *got = g_malloc(WIRE_MAX);
     struct virtio_net_hdr_v1 header;
     BuiltFrame built;
     size_t size;
 
     frame_build(&built, &spec, receiver);
-    send_built(rig, &built);
+    tap_rig_send(rig, &built);
     size = wire_recv(&wire, &header, got, WAIT_MS);
     g_assert_cmpmem(got, size, built.bytes, built.size);
     frame_clear(&built);
-    close_rig(rig, &wire);
+    tap_rig_close(rig, &wire);
 }
 
 /* --- receiving --- */
@@ -409,12 +378,12 @@ static void test_received_as_negotiated(void)
     for (unsigned i = 0; i < G_N_ELEMENTS(combinations); i++) {
         uint64_t features = combinations[i] & ~lacks;
         Wire wire;
-        Rig *rig = open_rig(&wire, TAP, NULL, features);
+        Rig *rig = tap_rig_open(&wire, TAP_RIG_NETDEV, NULL, features);
 
         g_test_message("features %" G_GINT64_MODIFIER "x", features);
         g_assert_cmphex(rig->virtio->features & GUEST_ALL, ==, features);
         receive_all(rig, &wire, features);
-        close_rig(rig, &wire);
+        tap_rig_close(rig, &wire);
     }
 }
 
@@ -440,7 +409,8 @@ static void test_received_as_set(void)
 {
     Wire wire;
     uint64_t lacks = kernel_lacks(), all = GUEST_ALL & ~lacks;
-    Rig *rig = open_rig(&wire, TAP, NULL, all | FEATURE(CTRL_VQ) | FEATURE(CTRL_GUEST_OFFLOADS));
+    Rig *rig = tap_rig_open(&wire, TAP_RIG_NETDEV, NULL,
+                            all | FEATURE(CTRL_VQ) | FEATURE(CTRL_GUEST_OFFLOADS));
 
     receive_all(rig, &wire, all);
     for (unsigned i = 0; i < G_N_ELEMENTS(combinations); i++) {
@@ -454,7 +424,7 @@ static void test_received_as_set(void)
     g_assert_cmpuint(set_offloads(rig, all | FEATURE(MRG_RXBUF)), ==, VIRTIO_NET_ERR);
     g_assert_cmpuint(set_offloads(rig, 1ull << 63), ==, VIRTIO_NET_ERR);
     receive_all(rig, &wire, all);
-    close_rig(rig, &wire);
+    tap_rig_close(rig, &wire);
 }
 
 /* A reset takes back what the last driver had agreed to. */
@@ -462,187 +432,22 @@ static void test_reset_turns_off(void)
 {
     Wire wire;
     uint64_t all = GUEST_ALL & ~kernel_lacks();
-    Rig *rig = open_rig(&wire, TAP, NULL, all);
+    Rig *rig = tap_rig_open(&wire, TAP_RIG_NETDEV, NULL, all);
 
     receive_all(rig, &wire, all);
     rig->config.features = 0;
     rig_restart(rig);
     receive_all(rig, &wire, 0);
-    close_rig(rig, &wire);
+    tap_rig_close(rig, &wire);
 }
 
 static void test_received_without_header(void)
 {
     Wire wire;
-    Rig *rig = open_rig(&wire, TAP ",vnet_hdr=off", NULL, 0);
+    Rig *rig = tap_rig_open(&wire, TAP_RIG_NETDEV ",vnet_hdr=off", NULL, 0);
 
     receive_all(rig, &wire, 0);
-    close_rig(rig, &wire);
-}
-
-/* --- what the tap refuses --- */
-
-static int64_t drops_of(Rig *rig, const char *reason)
-{
-    g_autoptr(GError) err = NULL;
-    json_object *all = qmp_client_executef(rig->qmp, "x-query-netclients", &err, "{}");
-    int64_t count = -1;
-
-    g_assert_no_error(err);
-    for (size_t i = 0; i < json_object_array_length(all); i++) {
-        json_object *client = json_object_array_get_idx(all, i), *type = NULL, *drops = NULL,
-                    *value = NULL;
-
-        if (json_object_object_get_ex(client, "type", &type) &&
-            strcmp(json_object_get_string(type), "tap") == 0 &&
-            json_object_object_get_ex(client, "drops", &drops) &&
-            json_object_object_get_ex(drops, reason, &value)) {
-            count = json_object_get_int64(value);
-        }
-    }
-    json_object_put(all);
-    return count;
-}
-
-/* A good frame passes. */
-static void expect_passes(Rig *rig, Wire *wire)
-{
-    static const FrameSpec spec = {"udp4", .ip_version = 4, .protocol = 17, .payload = 99};
-    g_autofree uint8_t *got = g_malloc(WIRE_MAX);
-    struct virtio_net_hdr_v1 header;
-    BuiltFrame built;
-    size_t size;
-
-    frame_build(&built, &spec, receiver);
-    send_built(rig, &built);
-    size = wire_recv(wire, &header, got, WAIT_MS);
-    g_assert_cmpmem(got, size, built.bytes, built.size);
-    frame_clear(&built);
-}
-
-static void test_bad_header_costs_one_frame(void)
-{
-    static const FrameSpec spec = {"tso4",          .ip_version = 4,  .protocol = 6,
-                                   .payload = 3000, .gso_size = 1000, .gso_type = TSO4};
-    static const struct virtio_net_hdr_v1 bad[] = {
-        {.flags = 1, .gso_type = 0x7F, .gso_size = 1000, .csum_start = 34, .csum_offset = 16},
-        {.flags = 1, .gso_type = TSO4, .gso_size = 0, .csum_start = 34, .csum_offset = 16},
-        {.flags = 1, .gso_type = TSO4, .gso_size = 9, .csum_start = 65000, .csum_offset = 16},
-        {.flags = 1, .csum_start = 0xFFFF, .csum_offset = 0xFFFF},
-        {.flags = 1, .gso_type = TSO4, .gso_size = 9, .hdr_len = 0xFFFF, .csum_start = 34},
-    };
-    Wire wire;
-    Rig *rig = open_rig(&wire, TAP, NULL, HOST_ALL);
-    g_autofree uint8_t *got = g_malloc(WIRE_MAX);
-    struct virtio_net_hdr_v1 header;
-    BuiltFrame built;
-
-    frame_build(&built, &spec, receiver);
-    for (unsigned i = 0; i < G_N_ELEMENTS(bad); i++) {
-        int64_t before = drops_of(rig, "bad-header");
-
-        built.header = bad[i];
-        send_built(rig, &built);
-        rig_settle(rig);
-        g_assert_cmpuint(wire_recv(&wire, &header, got, RIG_QUIET_MS), ==, 0);
-        g_assert_cmpint(drops_of(rig, "bad-header"), ==, before + 1);
-        expect_passes(rig, &wire);
-    }
-    frame_clear(&built);
-    close_rig(rig, &wire);
-}
-
-static void test_interface_down_costs_the_frame(void)
-{
-    static const FrameSpec spec = {"udp4", .ip_version = 4, .protocol = 17, .payload = 99};
-    Wire wire;
-    Rig *rig = open_rig(&wire, TAP, NULL, 0);
-    BuiltFrame built;
-
-    frame_build(&built, &spec, receiver);
-    expect_passes(rig, &wire);
-    wire_set_up(&wire, false);
-    for (unsigned i = 1; i <= 3; i++) {
-        send_built(rig, &built);
-        g_assert_cmpint(drops_of(rig, "host-error"), ==, i);
-    }
-    wire_set_up(&wire, true);
-    wire_close(&wire); /* going down ended what it had queued */
-    wire_open(&wire, IFNAME);
-    expect_passes(rig, &wire);
-    g_assert_cmpint(drops_of(rig, "host-error"), ==, 3);
-    frame_clear(&built);
-    close_rig(rig, &wire);
-}
-
-/* --- a tap that is given --- */
-
-static void test_given_fd(void)
-{
-    static const FrameSpec spec = {"tso6",          .ip_version = 6,  .protocol = 6,
-                                   .payload = 4000, .gso_size = 1000, .gso_type = TSO6};
-    struct ifreq ifr = {.ifr_flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR, .ifr_name = IFNAME};
-    int fds[] = {open("/dev/net/tun", O_RDWR | O_CLOEXEC), -1};
-    g_autofree char *netdev = g_strdup_printf("tap,id=n0,fd=%d", fds[0]);
-    g_autofree uint8_t *got = g_malloc(WIRE_MAX);
-    struct virtio_net_hdr_v1 header;
-    BuiltFrame built;
-    Wire wire;
-    Rig *rig;
-    size_t size;
-
-    g_assert_cmpint(ioctl(fds[0], TUNSETIFF, &ifr), ==, 0);
-    rig = rig_open(
-        &(RigConfig){.netdev = netdev, .inherit_fds = fds, .features = HOST_ALL | GUEST_ALL});
-    wire_open(&wire, IFNAME);
-    rig_start(rig);
-    frame_build(&built, &spec, receiver);
-    send_built(rig, &built);
-    size = wire_recv(&wire, &header, got, WAIT_MS);
-    g_assert_cmpmem(got, size, built.bytes, built.size);
-    g_assert_cmpuint(header.gso_type, ==, TSO6);
-    frame_clear(&built);
-    receive_all(rig, &wire, rig->virtio->features);
-    close_rig(rig, &wire);
-    close(fds[0]);
-}
-
-/* Chains of more descriptors than one writev() takes, a header of its own in front. */
-static void test_long_chains(void)
-{
-    const uint16_t counts[] = {1000, 1015, 1016, 1017, 1018, 1023, 1024};
-    static const char *const netdevs[] = {TAP, TAP ",vnet_hdr=off"};
-    FrameSpec spec = {"udp4", .ip_version = 4, .protocol = 17};
-    g_autofree uint8_t *got = g_malloc(WIRE_MAX);
-
-    for (unsigned n = 0; n < G_N_ELEMENTS(netdevs); n++) {
-        Wire wire;
-        Rig *rig = open_rig(&wire, netdevs[n], "tx_queue_size=1024", 0);
-
-        for (unsigned i = 0; i < G_N_ELEMENTS(counts); i++) {
-            struct virtio_net_hdr_v1 header;
-            g_autofree RingPart *parts = g_new0(RingPart, counts[i]);
-            uint64_t addr = rig_alloc(rig, 2048);
-            BuiltFrame built;
-            size_t size;
-
-            /* One byte a descriptor, the rest of the frame in the last. */
-            spec.payload = 1200 + i;
-            frame_build(&built, &spec, receiver);
-            memcpy(rig_at(rig, addr + RIG_HDR, built.size), built.bytes, built.size);
-            for (unsigned j = 0; j < counts[i]; j++) {
-                parts[j] = (RingPart){addr + j, 1, 0};
-            }
-            parts[counts[i] - 1].len = (uint32_t)(RIG_HDR + built.size - counts[i] + 1);
-            ring_chain(rig->tx, 0, parts, counts[i]);
-            ring_send(rig, rig->tx, 0);
-            ring_take(rig, rig->tx);
-            size = wire_recv(&wire, &header, got, WAIT_MS);
-            g_assert_cmpmem(got, size, built.bytes, built.size);
-            frame_clear(&built);
-        }
-        close_rig(rig, &wire);
-    }
+    tap_rig_close(rig, &wire);
 }
 
 int main(int argc, char **argv)
@@ -657,14 +462,10 @@ int main(int argc, char **argv)
         {"/offload/tx/arrives-as-the-guest-made-it", test_sent_as_the_guest_made_it},
         {"/offload/tx/is-finished-on-the-wire", test_sent_and_finished},
         {"/offload/tx/peer-without-header-sees-none", test_sent_without_header},
-        {"/offload/tx/chains-longer-than-iov-max", test_long_chains},
-        {"/offload/tx/bad-header-costs-one-frame", test_bad_header_costs_one_frame},
-        {"/offload/tx/interface-down-costs-the-frame", test_interface_down_costs_the_frame},
         {"/offload/rx/as-negotiated", test_received_as_negotiated},
         {"/offload/rx/as-guest-offloads-set", test_received_as_set},
         {"/offload/rx/reset-turns-offloads-off", test_reset_turns_off},
         {"/offload/rx/peer-without-header-sends-none", test_received_without_header},
-        {"/offload/tap-by-fd", test_given_fd},
     };
 
     g_test_init(&argc, &argv, NULL);

@@ -118,9 +118,8 @@ static void test_unknown_and_short(void)
 {
     VfioRig *rig = vfio_rig_open(NULL);
     VfioUserClient *client = vfio_rig_connect(rig);
-    const uint16_t unknown[] = {0,  VFIO_USER_VERSION, VFIO_USER_DMA_READ, VFIO_USER_DMA_WRITE,
-                                14, 17,                18,                 19,
-                                99, 0xffff};
+    const uint16_t unknown[] = {
+        0, VFIO_USER_VERSION, VFIO_USER_DMA_READ, VFIO_USER_DMA_WRITE, 14, 17, 18, 19, 99, 0xffff};
     const struct {
         uint16_t command;
         size_t least;

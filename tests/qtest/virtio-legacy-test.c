@@ -60,7 +60,7 @@ static LegacyDriver *legacy_open(const char *device)
 static void setup_queue(LegacyDriver *d, uint16_t index)
 {
     Rig *rig = d->rig;
-    DriverQueue *queue = rig->queues[index] ? rig->queues[index] : g_new0(DriverQueue, 1);
+    DriverQueue *queue = g_new0(DriverQueue, 1);
     uint64_t page, avail, used;
     size_t size;
 
@@ -80,6 +80,7 @@ static void setup_queue(LegacyDriver *d, uint16_t index)
         .avail = rig_at(rig, avail, 2 * (3 + size)),
         .used = rig_at(rig, used, 8 * size + 6),
     };
+    driver_queue_free(rig->queues[index]);
     rig->queues[index] = queue;
     put(d, 4, REG_QUEUE_PFN, (uint32_t)(page / PAGE));
     g_assert_cmphex(get(d, 4, REG_QUEUE_PFN), ==, page / PAGE);
@@ -324,6 +325,31 @@ static void test_isr(void)
     legacy_free(d);
 }
 
+/* NOTIFY_ON_EMPTY on the receive ring: with NO_INTERRUPT set, the last buffer interrupts. */
+static void test_notify_on_empty_rx(void)
+{
+    LegacyDriver *d = legacy_new(NULL, BIT32(F_NOTIFY_ON_EMPTY));
+    Rig *rig = d->rig;
+    uint64_t addr = rig_alloc(rig, 1024);
+    uint8_t frame[60];
+
+    frame_fill(frame, sizeof(frame), 1);
+    rig->rx->avail->flags = VRING_AVAIL_F_NO_INTERRUPT;
+    for (uint16_t i = 0; i < 2; i++) {
+        ring_set(rig->rx, i, addr + 512 * i, 512, VRING_DESC_F_WRITE, 0);
+        ring_offer(rig->rx, i);
+    }
+    ring_publish(rig->rx);
+    kick(d, RIG_RX);
+    for (unsigned i = 0; i < 2; i++) {
+        rig_peer_send(rig, frame, sizeof(frame));
+        ring_take(rig, rig->rx);
+        rig_settle(rig);
+        g_assert_cmphex(get(d, 1, REG_ISR), ==, i);
+    }
+    legacy_free(d);
+}
+
 /* With MSI-X on, two vector registers appear and configuration moves behind them. */
 static void test_msix(void)
 {
@@ -470,6 +496,7 @@ int main(int argc, char **argv)
     g_test_add_func("/virtio-legacy/queue-registers", test_queue_registers);
     g_test_add_func("/virtio-legacy/configuration", test_configuration);
     g_test_add_func("/virtio-legacy/isr", test_isr);
+    g_test_add_func("/virtio-legacy/notify-on-empty/last-rx-buffer", test_notify_on_empty_rx);
     g_test_add_func("/virtio-legacy/msix-moves-configuration", test_msix);
     g_test_add_func("/virtio-legacy/modern-driver-after-legacy", test_change_of_drivers);
     g_test_add_data_func("/virtio-legacy/notify/ioeventfd-on", "ioeventfd=on", test_ioeventfd);

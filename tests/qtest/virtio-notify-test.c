@@ -182,6 +182,40 @@ static void test_ring_sizes(void)
     }
 }
 
+/* --- what waits is dropped by reset --- */
+
+static void test_reset_drops(gconstpointer device)
+{
+    Rig *rig = rig_new(&(RigConfig){.device = device});
+    uint8_t frame[FRAME];
+
+    for (uint16_t i = 0; i < 2; i++) {
+        uint64_t addr = rig_alloc(rig, RIG_HDR + FRAME);
+
+        frame_fill(rig_at(rig, addr + RIG_HDR, FRAME), FRAME, i);
+        ring_set(rig->tx, i, addr, RIG_HDR + FRAME, 0, 0);
+        ring_offer(rig->tx, i);
+    }
+    /* flush-first sends the first one at once and holds the second; timer holds both. */
+    rig->tx->avail->idx = 1;
+    virtio_driver_notify_sync(rig->virtio, RIG_TX);
+    rig_settle(rig);
+    ring_publish(rig->tx);
+    if (strstr(device, "flush-first")) {
+        virtio_driver_notify_sync(rig->virtio, RIG_TX);
+        frame_fill(frame, FRAME, 0);
+        rig_peer_expect(rig, frame, FRAME);
+    }
+    rig_restart(rig);
+    qtest_client_clock_step(rig->qtest, 1000000);
+    rig_peer_expect_nothing(rig);
+    g_assert_cmpuint(ring_used_count(rig->tx), ==, 0);
+
+    /* And the next frame is served as if nothing had been. */
+    expect_received(rig, 7);
+    rig_free(rig);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -195,5 +229,9 @@ int main(int argc, char **argv)
     g_test_add_func("/virtio-notify/queue-that-is-not-there", test_notify_nobody);
     g_test_add_func("/virtio-notify/too-few-vectors", test_few_vectors);
     g_test_add_func("/virtio-notify/ring-sizes-64-to-1024", test_ring_sizes);
+    g_test_add_data_func("/virtio-notify/reset-drops-what-waits/timer", "tx=timer",
+                         test_reset_drops);
+    g_test_add_data_func("/virtio-notify/reset-drops-what-waits/flush-first", "tx=flush-first",
+                         test_reset_drops);
     return g_test_run();
 }

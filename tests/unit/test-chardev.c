@@ -142,7 +142,7 @@ static void test_unix_server(void)
     g_string_free(f.data, TRUE);
 }
 
-static void test_unix_replaces_socket(void)
+static void test_unix_replaces_file(void)
 {
     g_autofree char *path = g_build_filename(dir, "stale", NULL);
     g_autofree char *text = g_strdup_printf("socket,path=%s,server=on,wait=off,id=s", path);
@@ -156,10 +156,16 @@ static void test_unix_replaces_socket(void)
     close(unix_client(path));
     g_assert_true(chardev_remove("s", NULL));
 
-    g_assert_true(g_file_set_contents(path, "precious", -1, NULL));
+    /* Clients make the name with mkstemp() and pass it on. */
+    g_assert_true(g_file_set_contents(path, "", -1, NULL));
+    make(text);
+    close(unix_client(path));
+    g_assert_true(chardev_remove("s", NULL));
+
+    /* Anything else at that place stays. */
+    g_assert_cmpint(g_mkdir(path, 0700), ==, 0);
     expect_error(text, "cannot listen on UNIX socket");
-    g_assert_cmpint(access(path, F_OK), ==, 0);
-    g_unlink(path);
+    g_assert_cmpint(g_rmdir(path), ==, 0);
 }
 
 static void test_flow_control(void)
@@ -393,7 +399,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     dir = g_dir_make_tmp("swnic-chardev-XXXXXX", NULL);
     g_test_add_func("/chardev/unix/server-serves-one-after-the-other", test_unix_server);
-    g_test_add_func("/chardev/unix/server-replaces-a-socket-only", test_unix_replaces_socket);
+    g_test_add_func("/chardev/unix/server-replaces-a-file", test_unix_replaces_file);
     g_test_add_func("/chardev/flow-control-both-ways", test_flow_control);
     g_test_add_func("/chardev/unix/passed-fds", test_fd_passing);
     g_test_add_func("/chardev/tcp/server-and-client", test_tcp);

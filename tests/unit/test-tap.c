@@ -326,9 +326,21 @@ static void test_wrong_options(void)
     netdev_must_fail("{'type':'tap','id':'t0','ifname':'a-name-too-long-for-it','script':'no'}",
                      "ifname=a-name-too-long-for-it: an interface name has 1 to 15 characters");
     netdev_must_fail("{" TAP ",'vhost':'on'}", "netdev 't0': vhost=on is not supported");
-    netdev_must_fail("{" TAP ",'queues':'4'}", "netdev 't0': queues=4 is not supported");
-    netdev_must_fail("{" TAP ",'fds':'3:4'}", "netdev 't0': fds= is not supported");
-    netdev_must_fail("{" TAP ",'helper':'x'}", "netdev 't0': helper= is not supported");
+    netdev_must_fail("{" TAP ",'queues':'300'}", "netdev 't0': queues=300: 1 to 256 are possible");
+    netdev_must_fail("{" TAP ",'queues':'0'}", "netdev 't0': queues=0: 1 to 256 are possible");
+    netdev_must_fail("{" TAP ",'poll-us':'4'}", "netdev 't0': poll-us= is for vhost=on");
+    netdev_must_fail("{" TAP ",'fds':'3:4'}", "netdev 't0': ifname= cannot be used with fds=");
+    netdev_must_fail("{'type':'tap','id':'t0','fds':'3','fd':'3'}",
+                     "netdev 't0': only one of fd=, fds= and helper= is possible");
+    netdev_must_fail("{'type':'tap','id':'t0','br':'br0'}", "netdev 't0': br= is for helper=");
+    netdev_must_fail("{'type':'tap','id':'t0','fds':'887:888'}", "fds=887 is not an open file");
+    netdev_must_fail("{'type':'tap','id':'t0','fds':''}", "fds=: 1 to 256 file descriptors");
+    netdev_must_fail("{'type':'tap','id':'t0','helper':'/nowhere/x'}",
+                     "helper=/nowhere/x could not be run: ");
+    netdev_must_fail("{'type':'tap','id':'t0','helper':'/bin/false'}",
+                     "helper=/bin/false gave no tap on bridge 'br0' (exit status 1)");
+    netdev_must_fail("{'type':'bridge','id':'t0','helper':'/bin/true','br':'b7'}",
+                     "helper=/bin/true gave no tap on bridge 'b7' (exit status 0)");
     g_assert_null(net_clients);
 }
 

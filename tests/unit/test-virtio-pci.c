@@ -370,6 +370,123 @@ static void test_vectors(void)
     rig_free(rig);
 }
 
+/* Two queues and one vector: each sends its message. */
+static void test_vectors_shared(void)
+{
+    Rig *rig = rig_new("dummy-pci", "{'vectors': 2}");
+    unsigned messages;
+
+    rig->dummy->push = true;
+    drive(rig, BASIC);
+    enable_msix(rig);
+    for (unsigned i = 0; i < DUMMY_QUEUES; i++) {
+        wr(rig, VIRTIO_PCI_COMMON_Q_SELECT, i, 2);
+        wr(rig, VIRTIO_PCI_COMMON_Q_MSIX, 1, 2);
+        g_assert_cmphex(rd(rig, VIRTIO_PCI_COMMON_Q_MSIX, 2), ==, 1);
+    }
+    wr(rig, VIRTIO_PCI_COMMON_MSIX, 1, 2);
+    for (unsigned i = 0; i < DUMMY_QUEUES; i++) {
+        messages = rig->host.messages;
+        offer(rig, i);
+        kick(rig, i);
+        g_assert_cmpuint(rig->host.messages, ==, messages + 1);
+        g_assert_cmpuint(rig->host.last_vector, ==, 1);
+    }
+    /* One leaves it; the others still have it. */
+    wr(rig, VIRTIO_PCI_COMMON_Q_SELECT, 0, 2);
+    wr(rig, VIRTIO_PCI_COMMON_Q_MSIX, VIRTIO_NO_VECTOR, 2);
+    messages = rig->host.messages;
+    offer(rig, 0);
+    kick(rig, 0);
+    g_assert_cmpuint(rig->host.messages, ==, messages);
+    offer(rig, 2);
+    kick(rig, 2);
+    virtio_notify_config(rig->vdev);
+    g_assert_cmpuint(rig->host.messages, ==, messages + 2);
+    rig_free(rig);
+}
+
+/* 64 queue pairs and a control queue, each with its address, vector and handler. */
+static void test_many_queues(void)
+{
+    static const char *const options[] = {
+        "{'queues': 129, 'vectors': 130}",
+        "{'queues': 129, 'vectors': 130, 'page-per-vq': true, 'modern-pio-notify': true}"};
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(options); i++) {
+        Rig *rig = rig_new("dummy-pci", options[i]);
+        unsigned mult = i ? 0x1000 : 4;
+
+        drive(rig, BASIC);
+        enable_msix(rig);
+        g_assert_cmpuint(rd(rig, VIRTIO_PCI_COMMON_NUMQ, 2), ==, 129);
+        for (unsigned n = DUMMY_QUEUES; n < 129; n++) {
+            wr(rig, VIRTIO_PCI_COMMON_Q_SELECT, n, 2);
+            g_assert_cmpuint(rd(rig, VIRTIO_PCI_COMMON_Q_NOFF, 2), ==, n);
+            wr(rig, VIRTIO_PCI_COMMON_Q_MSIX, n + 1, 2);
+            g_assert_cmphex(rd(rig, VIRTIO_PCI_COMMON_Q_MSIX, 2), ==, n + 1);
+            wr(rig, VIRTIO_PCI_COMMON_Q_DESCLO, RING(0), 8);
+            wr(rig, VIRTIO_PCI_COMMON_Q_AVAILLO, AVAIL(0), 8);
+            wr(rig, VIRTIO_PCI_COMMON_Q_USEDLO, USED(0), 8);
+            wr(rig, VIRTIO_PCI_COMMON_Q_ENABLE, 1, 2);
+            wr(rig, NOTIFY + mult * n, n, 2);
+            g_assert_cmpuint(rig->dummy->handled[n], ==, 1);
+        }
+        virtio_notify_now(rig->vdev, virtio_queue(rig->vdev, 128)->vq);
+        g_assert_cmpuint(rig->host.last_vector, ==, 129);
+        wr(rig, VIRTIO_PCI_COMMON_Q_SELECT, 129, 2);
+        g_assert_cmpuint(rd(rig, VIRTIO_PCI_COMMON_Q_SIZE, 2), ==, 0);
+        virtio_pci_set_host_notifiers(rig->proxy, true);
+        g_assert_cmpuint(rig->proxy->notify.eventfds->len, ==, 129);
+        rig_free(rig);
+    }
+}
+
+/* 32 bits whose lower half is the queue, at each notification address (4.1.5.2). */
+static void test_notification_data(void)
+{
+    Rig *rig = rig_new("dummy-pci", "{'notification_data': true, 'modern-pio-notify': true}");
+    uint64_t features = BASIC | VIRTIO_FEATURE(VIRTIO_F_NOTIFICATION_DATA);
+
+    g_assert_true(offered(rig) & VIRTIO_FEATURE(VIRTIO_F_NOTIFICATION_DATA));
+    drive(rig, features);
+    wr(rig, NOTIFY + 4 * 2, 0x8001 << 16 | 2, 4);
+    g_assert_cmpuint(rig->dummy->handled[2], ==, 1);
+    io_region_write(&rig->proxy->pio_notify_bar, 0, 0x1234 << 16 | 2, 4);
+    g_assert_cmpuint(rig->dummy->handled[2], ==, 2);
+    /* As eventfds: the port has none, for its value always changes. */
+    virtio_pci_set_host_notifiers(rig->proxy, true);
+    g_assert_cmpuint(rig->proxy->notify.eventfds->len, ==, DUMMY_QUEUES);
+    g_assert_true(!rig->proxy->pio_notify_bar.eventfds ||
+                  rig->proxy->pio_notify_bar.eventfds->len == 0);
+    wr(rig, NOTIFY + 4 * 2, 0x8002 << 16 | 2, 4);
+    spin(3);
+    g_assert_cmpuint(rig->dummy->handled[2], ==, 3);
+    io_region_write(&rig->proxy->pio_notify_bar, 0, 0x4321 << 16 | 2, 4);
+    g_assert_cmpuint(rig->dummy->handled[2], ==, 4);
+    rig_free(rig);
+}
+
+/* Sizes that are no power of two, once packed rings are accepted. */
+static void test_packed_sizes(void)
+{
+    Rig *rig = rig_new("dummy-pci", "{'packed': true, 'in_order': true}");
+    uint64_t features = BASIC | VIRTIO_FEATURE(VIRTIO_F_RING_PACKED);
+
+    g_assert_true(offered(rig) & VIRTIO_FEATURE(VIRTIO_F_IN_ORDER));
+    g_assert_cmphex(negotiate(rig, BASIC), ==, S_ACK | S_DRIVER | S_FEATURES);
+    wr(rig, VIRTIO_PCI_COMMON_Q_SELECT, 1, 2);
+    wr(rig, VIRTIO_PCI_COMMON_Q_SIZE, 7, 2);
+    g_assert_cmpuint(rd(rig, VIRTIO_PCI_COMMON_Q_SIZE, 2), ==, DUMMY_QUEUE_SIZE);
+    g_assert_cmphex(negotiate(rig, features), ==, S_ACK | S_DRIVER | S_FEATURES);
+    wr(rig, VIRTIO_PCI_COMMON_Q_SELECT, 1, 2);
+    wr(rig, VIRTIO_PCI_COMMON_Q_SIZE, 7, 2);
+    g_assert_cmpuint(rd(rig, VIRTIO_PCI_COMMON_Q_SIZE, 2), ==, 7);
+    wr(rig, VIRTIO_PCI_COMMON_Q_SIZE, DUMMY_QUEUE_SIZE + 1, 2);
+    g_assert_cmpuint(rd(rig, VIRTIO_PCI_COMMON_Q_SIZE, 2), ==, 7);
+    rig_free(rig);
+}
+
 static void test_queue_reset(void)
 {
     Rig *rig = rig_new("dummy-pci", "{}");
@@ -531,6 +648,10 @@ int main(int argc, char **argv)
     g_test_add_func("/virtio-pci/queue/runs-and-interrupts", test_queue_runs);
     g_test_add_func("/virtio-pci/queue/reset", test_queue_reset);
     g_test_add_func("/virtio-pci/vectors/too-few", test_vectors);
+    g_test_add_func("/virtio-pci/vectors/shared", test_vectors_shared);
+    g_test_add_func("/virtio-pci/queues/64-pairs-and-control", test_many_queues);
+    g_test_add_func("/virtio-pci/queues/packed-sizes", test_packed_sizes);
+    g_test_add_func("/virtio-pci/notification-data", test_notification_data);
     g_test_add_func("/virtio-pci/broken/needs-reset", test_broken);
     g_test_add_func("/virtio-pci/stops", test_stops);
     g_test_add_func("/virtio-pci/window", test_window);

@@ -221,8 +221,7 @@ static uint8_t *at(unsigned offset)
 static void write_desc(unsigned slot, uint64_t addr, uint32_t len, uint16_t third, uint16_t fourth)
 {
     ring_store64(at(DESC + slot * 16), addr);
-    ring_store64(at(DESC + slot * 16 + 8),
-                 (uint64_t)fourth << 48 | (uint64_t)third << 32 | len);
+    ring_store64(at(DESC + slot * 16 + 8), (uint64_t)fourth << 48 | (uint64_t)third << 32 | len);
 }
 
 /* An id nobody uses; with IN_ORDER the table's next. */
@@ -647,8 +646,7 @@ static unsigned schedules_to_fault(unsigned variant, const ModelSite *site, cons
     Case *c = case_new(variant & 1, variant & 2, variant & 4);
     unsigned found = 0;
 
-    model_config =
-        (ModelConfig){.kind = variant & 8 ? MODEL_RELAXED : MODEL_X86, .without = site};
+    model_config = (ModelConfig){.kind = variant & 8 ? MODEL_RELAXED : MODEL_X86, .without = site};
     for (unsigned i = 1; i <= FAULT_LIMIT && !found; i++) {
         model_seed(i);
         *why = case_run(c);

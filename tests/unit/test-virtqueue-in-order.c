@@ -277,9 +277,12 @@ int main(int argc, char **argv)
         const char *name;
         GTestDataFunc fn;
     } tests[] = {
-        {"one-entry-a-batch", test_batch},     {"lengths-are-not-lost", test_lengths},
-        {"younger-waits-for-older", test_waits}, {"bad-chain-waits", test_bad_chain},
-        {"detach", test_detach},               {"soak", test_soak},
+        {"one-entry-a-batch", test_batch},
+        {"lengths-are-not-lost", test_lengths},
+        {"younger-waits-for-older", test_waits},
+        {"bad-chain-waits", test_bad_chain},
+        {"detach", test_detach},
+        {"soak", test_soak},
     };
 
     g_test_init(&argc, &argv, NULL);

@@ -19,13 +19,13 @@ static void test_flags(void)
         uint16_t flags;
         bool wrap, available;
     } rows[] = {
-        {0, true, false},              /* the ring begins zeroed */
-        {P_AVAIL, true, true},         /* made available in the first lap */
-        {P_USED, true, false},         /* … left from a lap with the counter 0 */
-        {P_AVAIL | P_USED, true, false}, /* used in the first lap */
-        {0, false, false},             /* used in the second lap */
-        {P_AVAIL, false, false},       /* not yet used of the first lap */
-        {P_USED, false, true},         /* made available in the second lap */
+        {0, true, false},                 /* the ring begins zeroed */
+        {P_AVAIL, true, true},            /* made available in the first lap */
+        {P_USED, true, false},            /* … left from a lap with the counter 0 */
+        {P_AVAIL | P_USED, true, false},  /* used in the first lap */
+        {0, false, false},                /* used in the second lap */
+        {P_AVAIL, false, false},          /* not yet used of the first lap */
+        {P_USED, false, true},            /* made available in the second lap */
         {P_AVAIL | P_USED, false, false}, /* used in the first lap */
     };
 

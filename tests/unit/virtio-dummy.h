@@ -8,7 +8,8 @@
 #include "hw/virtio/virtio-pci.h"
 #include "hw/virtio/virtio.h"
 
-#define DUMMY_QUEUES     3
+#define DUMMY_QUEUES     3 /* by default */
+#define DUMMY_QUEUES_MAX 129
 #define DUMMY_QUEUE_SIZE 16
 #define DUMMY_CONFIG     8
 #define DUMMY_GSO        6 /* a feature of the legacy interface */
@@ -20,9 +21,10 @@ typedef struct Dummy {
     uint8_t config[DUMMY_CONFIG];
     bool running, refuse, push, fail;
     unsigned starts, stops, resets, feature_calls, queue_resets, queue_enables;
-    unsigned handled[DUMMY_QUEUES]; /* atomic */
-    EventLoop *loop;                /* of queue 2 */
-    EventLoop *handler_loop;        /* where the last handler ran */
+    uint32_t queues;
+    unsigned handled[DUMMY_QUEUES_MAX]; /* atomic */
+    EventLoop *loop;                    /* of queue 2 */
+    EventLoop *handler_loop;            /* where the last handler ran */
     unsigned depth, max_depth;
 } Dummy;
 
@@ -58,7 +60,7 @@ static gboolean dummy_realize(VirtIODevice *vdev, GError **errp)
         return error_set(errp, "dummy fails as asked");
     }
     vdev->config_len = DUMMY_CONFIG;
-    for (unsigned i = 0; i < DUMMY_QUEUES; i++) {
+    for (unsigned i = 0; i < ((Dummy *)vdev)->queues; i++) {
         virtio_add_queue(vdev, DUMMY_QUEUE_SIZE, dummy_handler);
     }
     return TRUE;
@@ -135,6 +137,7 @@ static EventLoop *dummy_queue_loop(VirtIODevice *vdev, unsigned index)
 
 static const Property dummy_props[] = {
     PROP_BOOL("fail", Dummy, fail, false, "Refuse to realize"),
+    PROP_UINT32("queues", Dummy, queues, DUMMY_QUEUES, "How many"),
     PROP_END,
 };
 

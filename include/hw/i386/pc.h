@@ -27,6 +27,8 @@ void fw_cfg_init(FwCfg *fw_cfg, IoSpace *ports);
 void fw_cfg_cleanup(FwCfg *fw_cfg, IoSpace *ports);
 /* Copies @size bytes as item @key, replacing an earlier one. */
 void fw_cfg_add(FwCfg *fw_cfg, uint16_t key, const void *data, size_t size);
+/* What firmware asks of every machine: the signature, RAM size, CPUs, no files. */
+void fw_cfg_add_machine(FwCfg *fw_cfg, const MachineState *machine);
 
 /* ACPI PCI hotplug registers: one bit a slot of bus 0. */
 typedef struct PcPciHotplug {
@@ -74,6 +76,8 @@ PcHost *pc_host_new(MachineState *machine, GError **errp);
 
 /* Registers the host bridge's types (pci-host.c). */
 void pc_host_register_types(void);
+/* The machine without PCI (microvm.c). */
+void microvm_register_types(void);
 /* Registers the machines and all of hw/i386. */
 void hw_i386_register_types(void);
 

@@ -167,11 +167,16 @@ void virtio_queue_enable(VirtIODevice *vdev, unsigned index); /* takes num and a
 void virtio_queue_reset(VirtIODevice *vdev, unsigned index);
 void virtio_queue_set_num(VirtIODevice *vdev, unsigned index,
                           unsigned num); /* ignores what is not allowed */
-void virtio_queue_set_legacy_page(VirtIODevice *vdev, unsigned index, uint32_t page,
-                                  unsigned align);
+/* Legacy: one address for all three areas, the used ring aligned to @align (a power of two); 0: the
+ * queue is not in use any more. */
+void virtio_queue_set_legacy_address(VirtIODevice *vdev, unsigned index, uint64_t address,
+                                     uint64_t align);
+/* As a reset of the queue, without RING_RESET (virtio-mmio's QueueReady = 0). */
+void virtio_queue_disable(VirtIODevice *vdev, unsigned index);
 void virtio_reset(VirtIODevice *vdev);
 uint8_t virtio_isr_take(VirtIODevice *vdev); /* reads and clears */
 uint8_t virtio_isr_peek(const VirtIODevice *vdev);
+void virtio_isr_clear(VirtIODevice *vdev, uint8_t bits);
 /* The queue, or NULL where none was added. */
 VirtioQueue *virtio_queue(VirtIODevice *vdev, unsigned index);
 /* Runs the queue's handler; in the queue's loop, between the transport's started(true) and

@@ -1,0 +1,347 @@
+/*
+ * `swnic-guest tcp`: the guest's end of a TCP connection over any back end.
+ *
+ * A test gives the -netdev and the addresses, and has the other end.  Standard output gets one
+ * line "ready" when the guest can be reached, and at the end one JSON object: bytes and SHA-256
+ * of each direction, and how many frames were only possible with offloads.
+ *
+ *   sink PORT               accepts one connection and reads it to its end
+ *   echo PORT               the same, and sends everything back
+ *   source HOST:PORT BYTES  connects and sends
+ */
+#include "guest/commands.h"
+#include "guest/emulator.h"
+#include "guest/guard.h"
+#include "guest/lwip-netif.h"
+#include <arpa/inet.h>
+#include <gio/gio.h>
+#include <inttypes.h>
+#include <lwip/api.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RAM_SIZE   (128u << 20)
+#define PIECE      32768
+#define TIMEOUT_MS 20000
+#define OFFLOADS                                                                                   \
+    ((1ull << VIRTIO_NET_F_CSUM) | (1ull << VIRTIO_NET_F_HOST_TSO4) |                              \
+     (1ull << VIRTIO_NET_F_GUEST_CSUM) | (1ull << VIRTIO_NET_F_GUEST_TSO4))
+
+typedef struct TcpOptions {
+    char *emulator, *netdev, *device, *address;
+    gboolean offloads;
+    int timeout;
+} TcpOptions;
+
+typedef struct TcpRun {
+    const TcpOptions *options;
+    Emulator *emulator;
+    GuestPciBus bus;
+    GuestPciDevice *pci;
+    NetDriver *driver;
+    bool stack_runs;
+    uint64_t sent, received;
+    GChecksum *sent_sum, *received_sum;
+} TcpRun;
+
+static bool fail(GError **errp, const char *what, err_t err)
+{
+    g_set_error(errp, G_IO_ERROR, G_IO_ERROR_FAILED, "%s: %s", what, guest_netif_strerror(err));
+    return false;
+}
+
+/* --- what travels --- */
+
+/* Pieces of a fixed stream, the same for both ends: byte i is a function of i alone. */
+static void fill(uint8_t *piece, size_t size, uint64_t at)
+{
+    for (size_t i = 0; i < size; i++) {
+        uint64_t word = (at + i) / 8 * 0x9E3779B97F4A7C15ull;
+        piece[i] = (uint8_t)(word >> (32 + (at + i) % 4 * 8));
+    }
+}
+
+static bool send_all(TcpRun *run, struct netconn *conn, const void *data, size_t size,
+                     GError **errp)
+{
+    err_t err = netconn_write(conn, data, size, NETCONN_COPY);
+    if (err != ERR_OK) {
+        return fail(errp, "send", err);
+    }
+    run->sent += size;
+    g_checksum_update(run->sent_sum, data, (gssize)size);
+    return true;
+}
+
+/* Reads to the end; with @echo, sends everything back. */
+static bool receive_all(TcpRun *run, struct netconn *conn, bool echo, GError **errp)
+{
+    struct pbuf *p;
+    err_t err;
+    while ((err = netconn_recv_tcp_pbuf(conn, &p)) == ERR_OK) {
+        bool ok = true;
+        for (struct pbuf *q = p; q && ok; q = q->next) {
+            run->received += q->len;
+            g_checksum_update(run->received_sum, q->payload, q->len);
+            ok = !echo || send_all(run, conn, q->payload, q->len, errp);
+        }
+        pbuf_free(p);
+        if (!ok) {
+            return false;
+        }
+    }
+    return err == ERR_CLSD || fail(errp, "receive", err);
+}
+
+static void say_ready(void)
+{
+    printf("ready\n");
+    fflush(stdout);
+}
+
+static bool serve(TcpRun *run, uint16_t port, bool echo, GError **errp)
+{
+    struct netconn *listener = netconn_new(NETCONN_TCP), *conn = NULL;
+    err_t err = listener ? netconn_bind(listener, IP_ADDR_ANY, port) : ERR_MEM;
+    if (err == ERR_OK) {
+        err = netconn_listen(listener);
+    }
+    if (err == ERR_OK) {
+        netconn_set_recvtimeout(listener, TIMEOUT_MS);
+        say_ready();
+        err = netconn_accept(listener, &conn);
+    }
+    bool ok = err == ERR_OK || fail(errp, "listen", err);
+    if (ok) {
+        netconn_set_recvtimeout(conn, TIMEOUT_MS);
+        ok = receive_all(run, conn, echo, errp);
+        netconn_close(conn);
+        netconn_delete(conn);
+    }
+    if (listener) {
+        netconn_delete(listener);
+    }
+    return ok;
+}
+
+static bool send_to(TcpRun *run, uint32_t host, uint16_t port, uint64_t bytes, GError **errp)
+{
+    struct netconn *conn = netconn_new(NETCONN_TCP);
+    ip_addr_t to = IPADDR4_INIT(lwip_htonl(host));
+    g_autofree uint8_t *piece = g_malloc(PIECE);
+    err_t err = conn ? ERR_OK : ERR_MEM;
+    if (err == ERR_OK) {
+        netconn_set_recvtimeout(conn, TIMEOUT_MS);
+        say_ready();
+        err = netconn_connect(conn, &to, port);
+    }
+    bool ok = err == ERR_OK || fail(errp, "connect", err);
+    while (ok && run->sent < bytes) {
+        size_t size = MIN(bytes - run->sent, PIECE);
+        fill(piece, size, run->sent);
+        ok = send_all(run, conn, piece, size, errp);
+    }
+    if (ok) {
+        /* The other end closes when it has everything. */
+        err = netconn_shutdown(conn, 0, 1);
+        ok = (err == ERR_OK || fail(errp, "shutdown", err)) && receive_all(run, conn, false, errp);
+    }
+    if (conn) {
+        netconn_delete(conn);
+    }
+    return ok;
+}
+
+/* --- the guest --- */
+
+/* "10.9.0.2/24"; the router is the network's first address. */
+static bool parse_address(const char *text, GuestDhcpLease *lease, GError **errp)
+{
+    g_auto(GStrv) parts = g_strsplit(text, "/", 2);
+    struct in_addr address;
+    int bits = parts[0] && parts[1] ? atoi(parts[1]) : 0;
+    if (bits < 8 || bits > 30 || inet_pton(AF_INET, parts[0], &address) != 1) {
+        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_ARGUMENT,
+                    "--address '%s': an address and a prefix length from 8 to 30, as in "
+                    "10.9.0.2/24",
+                    text);
+        return false;
+    }
+    lease->address = ntohl(address.s_addr);
+    lease->netmask = 0xFFFFFFFFu << (32 - bits);
+    lease->router = (lease->address & lease->netmask) + 1;
+    return true;
+}
+
+static bool start(TcpRun *run, const GuestDhcpLease *lease, GError **errp)
+{
+    g_autofree char *own = run->options->emulator ? NULL : emulator_default_command();
+    const char *command = own ? own : run->options->emulator;
+    bool is_swnic = emulator_command_is_swnic(command, NULL);
+    g_autofree char *netdev = g_strconcat(run->options->netdev, ",id=n0", NULL);
+    g_autofree char *device =
+        g_strconcat("virtio-net-pci,netdev=n0,romfile=", run->options->device ? "," : "",
+                    run->options->device, NULL);
+    const char *arguments[] = {"-nodefaults", "-netdev", netdev, "-device", device, NULL};
+    EmulatorOptions options = {
+        .command = command,
+        .arguments = arguments,
+        .ram_size = RAM_SIZE,
+        .accel = is_swnic ? NULL : "tcg",
+        .halt_bios = !is_swnic,
+    };
+    NetDriverConfig config = {
+        .features = NET_DRIVER_PLAIN_FEATURES | (run->options->offloads ? OFFLOADS : 0),
+        .tx_buffer_size = run->options->offloads ? 65562 : 0,
+    };
+    run->emulator = emulator_start(&options, errp);
+    if (!run->emulator) {
+        return false;
+    }
+    guest_pci_bus_init(&run->bus, run->emulator->qtest);
+    run->pci = guest_pci_device_find(&run->bus, guest_pci_match_virtio_net, NULL, 0, errp);
+    run->driver = run->pci ? net_driver_new(run->pci, run->emulator->ram, &config, errp) : NULL;
+    run->stack_runs = run->driver && guest_netif_start(run->driver, lease, errp);
+    return run->stack_runs;
+}
+
+static bool stop(TcpRun *run, bool so_far, GError **errp)
+{
+    if (run->stack_runs) {
+        guest_netif_stop();
+        so_far = so_far && net_driver_check(run->driver, errp);
+    }
+    net_driver_free(run->driver);
+    g_free(run->pci);
+    if (!so_far) {
+        emulator_kill(run->emulator);
+        return false;
+    }
+    return emulator_stop(run->emulator, errp);
+}
+
+static void report(TcpRun *run)
+{
+    GuestNetifStats stats;
+    guest_netif_get_stats(&stats);
+    printf("{\"sent\": %" PRIu64 ", \"sent-sha256\": \"%s\", \"received\": %" PRIu64
+           ", \"received-sha256\": \"%s\", \"tso-frames\": %" PRIu64 ", \"large-frames\": %" PRIu64
+           "}\n",
+           run->sent, g_checksum_get_string(run->sent_sum), run->received,
+           g_checksum_get_string(run->received_sum), stats.tso_frames, stats.large_frames);
+}
+
+/* --- the command line --- */
+
+typedef struct TcpCommand {
+    bool sends, echoes;
+    uint32_t host;
+    uint16_t port;
+    uint64_t bytes;
+} TcpCommand;
+
+static bool parse_port(const char *text, uint16_t *port)
+{
+    guint64 value;
+    if (!g_ascii_string_to_unsigned(text, 10, 1, 65535, &value, NULL)) {
+        return false;
+    }
+    *port = (uint16_t)value;
+    return true;
+}
+
+static bool parse_command(int argc, char **argv, TcpCommand *command, GError **errp)
+{
+    bool ok = false;
+    if (argc == 3 && (strcmp(argv[1], "sink") == 0 || strcmp(argv[1], "echo") == 0)) {
+        command->echoes = strcmp(argv[1], "echo") == 0;
+        ok = parse_port(argv[2], &command->port);
+    } else if (argc == 4 && strcmp(argv[1], "source") == 0) {
+        g_auto(GStrv) parts = g_strsplit(argv[2], ":", 2);
+        struct in_addr host;
+        command->sends = true;
+        ok = parts[0] && parts[1] && inet_pton(AF_INET, parts[0], &host) == 1 &&
+             parse_port(parts[1], &command->port) &&
+             g_ascii_string_to_unsigned(argv[3], 10, 1, UINT64_MAX, &command->bytes, NULL);
+        command->host = ok ? ntohl(host.s_addr) : 0;
+    }
+    if (!ok) {
+        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_ARGUMENT,
+                    "what to do? sink PORT, echo PORT, or source HOST:PORT BYTES");
+    }
+    return ok;
+}
+
+static bool parse_options(int *argc, char ***argv, TcpOptions *options, GError **errp)
+{
+    const GOptionEntry entries[] = {
+        {"netdev", 'n', 0, G_OPTION_ARG_STRING, &options->netdev,
+         "The emulator's -netdev, without id=", "NETDEV"},
+        {"address", 'a', 0, G_OPTION_ARG_STRING, &options->address,
+         "The guest's; default 10.9.0.2/24", "ADDRESS/BITS"},
+        {"offloads", 'o', 0, G_OPTION_ARG_NONE, &options->offloads,
+         "Negotiate checksum and TCP segmentation offload, both ways", NULL},
+        {"emulator", 'e', 0, G_OPTION_ARG_STRING, &options->emulator,
+         "Emulator to run; default: swnic-system-x86_64 beside this program", "COMMAND"},
+        {"device", 'd', 0, G_OPTION_ARG_STRING, &options->device,
+         "More properties for -device virtio-net-pci", "PROPS"},
+        {"timeout", 't', 0, G_OPTION_ARG_INT, &options->timeout,
+         "Give up after this many seconds; default 60, 0: never", "SECONDS"},
+        {NULL},
+    };
+    GOptionContext *context =
+        g_option_context_new("sink PORT | echo PORT | source HOST:PORT BYTES");
+    g_option_context_add_main_entries(context, entries, NULL);
+    bool ok = g_option_context_parse(context, argc, argv, errp);
+    g_option_context_free(context);
+    if (ok && !options->netdev) {
+        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_ARGUMENT, "--netdev is missing");
+        return false;
+    }
+    return ok;
+}
+
+static bool run_command(const TcpOptions *options, const TcpCommand *command,
+                        const GuestDhcpLease *lease, GError **errp)
+{
+    TcpRun run = {
+        .options = options,
+        .sent_sum = g_checksum_new(G_CHECKSUM_SHA256),
+        .received_sum = g_checksum_new(G_CHECKSUM_SHA256),
+    };
+    bool ok = start(&run, lease, errp) &&
+              (command->sends ? send_to(&run, command->host, command->port, command->bytes, errp)
+                              : serve(&run, command->port, command->echoes, errp));
+    ok = stop(&run, ok, errp);
+    if (ok) {
+        report(&run);
+    }
+    g_checksum_free(run.sent_sum);
+    g_checksum_free(run.received_sum);
+    return ok;
+}
+
+int tcp_main(int argc, char **argv)
+{
+    g_autoptr(GError) error = NULL;
+    g_set_prgname("swnic-guest tcp");
+    TcpOptions options = {.timeout = 60};
+    TcpCommand command = {0};
+    GuestDhcpLease lease = {0};
+    bool ok = parse_options(&argc, &argv, &options, &error) &&
+              parse_command(argc, argv, &command, &error) &&
+              parse_address(options.address ? options.address : "10.9.0.2/24", &lease, &error);
+    if (ok) {
+        guest_guard_start((unsigned)MAX(options.timeout, 0));
+        ok = run_command(&options, &command, &lease, &error);
+    }
+    if (!ok) {
+        fprintf(stderr, "swnic-guest: %s\n", error->message);
+    }
+    g_free(options.emulator);
+    g_free(options.netdev);
+    g_free(options.device);
+    g_free(options.address);
+    return ok ? 0 : 1;
+}

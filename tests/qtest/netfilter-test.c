@@ -1,0 +1,343 @@
+/*
+ * Filters as clients of QEMU's use them: a mirror and redirectors between a socket netdev, whose
+ * other end is ours, and character devices; added, deleted and switched while running; a dump that
+ * tcpdump reads, if it is installed.
+ *
+ * There is no driver in the guest: filters work all the same.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <glib/gstdio.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "tests/lib/launch.h"
+
+#define TIMEOUT_MS 20000
+#define QUIET_MS   300
+
+static char *tmpdir;
+
+static void pair(int sv[2])
+{
+    g_assert_cmpint(socketpair(PF_UNIX, SOCK_STREAM, 0, sv), ==, 0);
+}
+
+static void send_text(int fd, const char *text)
+{
+    uint32_t size = strlen(text) + 1, be = htonl(size);
+
+    g_assert_cmpint(write(fd, &be, sizeof(be)), ==, sizeof(be));
+    g_assert_cmpint(write(fd, text, size), ==, size);
+}
+
+static void expect_bytes(int fd, void *data, size_t size)
+{
+    for (size_t got = 0; got < size;) {
+        struct pollfd p = {fd, POLLIN, 0};
+        g_assert_cmpint(poll(&p, 1, TIMEOUT_MS), ==, 1);
+        ssize_t n = read(fd, (char *)data + got, size - got);
+        g_assert_cmpint(n, >, 0);
+        got += n;
+    }
+}
+
+static void expect_text(int fd, const char *text)
+{
+    uint32_t be;
+    char data[64];
+
+    expect_bytes(fd, &be, sizeof(be));
+    g_assert_cmpuint(ntohl(be), ==, strlen(text) + 1);
+    expect_bytes(fd, data, ntohl(be));
+    g_assert_cmpstr(data, ==, text);
+}
+
+static void expect_nothing(int fd)
+{
+    struct pollfd p = {fd, POLLIN, 0};
+
+    g_assert_cmpint(poll(&p, 1, QUIET_MS), ==, 0);
+}
+
+/* The path of a file that is there: servers replace it. */
+static char *used_path(const char *name)
+{
+    char *path = g_build_filename(tmpdir, name, NULL);
+
+    g_assert_true(g_file_set_contents(path, "", -1, NULL));
+    return path;
+}
+
+static int connect_to(const char *path)
+{
+    struct sockaddr_un un = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+    g_strlcpy(un.sun_path, path, sizeof(un.sun_path));
+    g_assert_cmpint(connect(fd, (struct sockaddr *)&un, sizeof(un)), ==, 0);
+    return fd;
+}
+
+/* Once this is answered, the connection before it has been accepted. */
+static void query(Emulator *e)
+{
+    launch_do(e, "query-status", NULL);
+}
+
+static void test_mirror(void)
+{
+    int net[2], out[2];
+
+    pair(net);
+    pair(out);
+    Emulator *e = launch((int[]){net[1], out[1], -1},
+                         "-nic socket,id=qtest-bn0,fd=%d -chardev socket,id=mirror0,fd=%d "
+                         "-object filter-mirror,id=qtest-f0,netdev=qtest-bn0,queue=tx,"
+                         "outdev=mirror0",
+                         net[1], out[1]);
+    query(e);
+    send_text(net[0], "Hello! filter-mirror~");
+    close(net[0]); /* data, then its end */
+    expect_text(out[0], "Hello! filter-mirror~");
+    launch_quit(e);
+    close(net[1]);
+    close(out[0]);
+    close(out[1]);
+}
+
+/* netdev → f0 → chardev → f1 → f2 → us */
+static void test_redirector_tx(void)
+{
+    int net[2];
+    g_autofree char *path0 = used_path("redirector0"), *path1 = used_path("redirector1");
+
+    pair(net);
+    Emulator *e = launch((int[]){net[1], -1},
+                         "-nic socket,id=qtest-bn0,fd=%d "
+                         "-chardev socket,id=redirector0,path=%s,server=on,wait=off "
+                         "-chardev socket,id=redirector1,path=%s,server=on,wait=off "
+                         "-chardev socket,id=redirector2,path=%s "
+                         "-object filter-redirector,id=qtest-f0,netdev=qtest-bn0,queue=tx,"
+                         "outdev=redirector0 "
+                         "-object filter-redirector,id=qtest-f1,netdev=qtest-bn0,queue=tx,"
+                         "indev=redirector2 "
+                         "-object filter-redirector,id=qtest-f2,netdev=qtest-bn0,queue=tx,"
+                         "outdev=redirector1",
+                         net[1], path0, path1, path0);
+    int fd = connect_to(path1);
+    query(e);
+    send_text(net[0], "Hello!!");
+    close(net[0]);
+    expect_text(fd, "Hello!!");
+    close(fd);
+    close(net[1]);
+    g_unlink(path0);
+    g_unlink(path1);
+    launch_quit(e);
+}
+
+/* us → f2 → f1 → chardev → f0 → netdev */
+static void test_redirector_rx(void)
+{
+    int net[2];
+    g_autofree char *path0 = used_path("redirector0"), *path1 = used_path("redirector1");
+
+    pair(net);
+    Emulator *e = launch((int[]){net[1], -1},
+                         "-nic socket,id=qtest-bn0,fd=%d "
+                         "-chardev socket,id=redirector0,path=%s,server=on,wait=off "
+                         "-chardev socket,id=redirector1,path=%s,server=on,wait=off "
+                         "-chardev socket,id=redirector2,path=%s "
+                         "-object filter-redirector,id=qtest-f0,netdev=qtest-bn0,queue=rx,"
+                         "indev=redirector0 "
+                         "-object filter-redirector,id=qtest-f1,netdev=qtest-bn0,queue=rx,"
+                         "outdev=redirector2 "
+                         "-object filter-redirector,id=qtest-f2,netdev=qtest-bn0,queue=rx,"
+                         "indev=redirector1",
+                         net[1], path0, path1, path0);
+    int fd = connect_to(path1);
+    query(e);
+    send_text(fd, "Hello!!");
+    expect_text(net[0], "Hello!!");
+    close(fd);
+    close(net[0]);
+    close(net[1]);
+    g_unlink(path0);
+    g_unlink(path1);
+    launch_quit(e);
+}
+
+static void redirector_status(const char *first)
+{
+    int net[2];
+    g_autofree char *path = used_path("redirector0");
+
+    pair(net);
+    Emulator *e = launch((int[]){net[1], -1},
+                         "-nic socket,id=qtest-bn0,fd=%d "
+                         "-chardev socket,id=redirector0,path=%s,server=on,wait=off "
+                         "-object filter-redirector,id=qtest-f0,netdev=qtest-bn0,queue=rx,"
+                         "indev=redirector0%s",
+                         net[1], path, first);
+    int fd = connect_to(path);
+    query(e);
+    if (!*first) {
+        launch_do(e, "qom-set",
+                  "{'path': '/objects/qtest-f0', 'property': 'status', 'value': 'off'}");
+    }
+    send_text(fd, "Hello!!");
+    expect_nothing(net[0]);
+    launch_do(e, "qom-set", "{'path': 'qtest-f0', 'property': 'status', 'value': 'on'}");
+    send_text(fd, "Hello!!");
+    expect_text(net[0], "Hello!!");
+    expect_text(net[0], "Hello!!"); /* the first has waited */
+    close(fd);
+    close(net[0]);
+    close(net[1]);
+    g_unlink(path);
+    launch_quit(e);
+}
+
+static void test_redirector_status(void)
+{
+    redirector_status("");
+}
+
+static void test_redirector_created_off(void)
+{
+    redirector_status(",status=off");
+}
+
+/* One client of indev after the other. */
+static void test_redirector_clients(void)
+{
+    int net[2];
+    g_autofree char *path = used_path("redirector0");
+
+    pair(net);
+    Emulator *e = launch((int[]){net[1], -1},
+                         "-nic socket,id=qtest-bn0,fd=%d "
+                         "-chardev socket,id=redirector0,path=%s,server=on,wait=off "
+                         "-object filter-redirector,id=qtest-f0,netdev=qtest-bn0,queue=rx,"
+                         "indev=redirector0",
+                         net[1], path);
+    for (unsigned i = 0; i < 4; i++) {
+        g_autofree char *text = g_strdup_printf("Hello %u!!", i);
+        int fd = connect_to(path);
+        query(e);
+        send_text(fd, text);
+        expect_text(net[0], text);
+        close(fd);
+        query(e);
+    }
+    close(net[0]);
+    close(net[1]);
+    g_unlink(path);
+    launch_quit(e);
+}
+
+/* --- adding and deleting --- */
+
+static void add_buffer(Emulator *e, const char *id)
+{
+    launch_do(e, "object-add",
+              "{'qom-type': 'filter-buffer', 'id': '%s', 'netdev': 'qtest-bn0', 'queue': 'rx', "
+              "'interval': 1000}",
+              id);
+}
+
+static void replace_netdev(Emulator *e)
+{
+    launch_do(e, "netdev_del", "{'id': 'qtest-bn0'}");
+    launch_do(e, "netdev_add", "{'type': 'user', 'id': 'qtest-bn0'}");
+}
+
+static void test_add_delete(void)
+{
+    Emulator *e = launch(NULL, "-nic user,id=qtest-bn0");
+
+    add_buffer(e, "qtest-f0");
+    launch_do(e, "object-del", "{'id': 'qtest-f0'}");
+    add_buffer(e, "qtest-f0");
+    g_autofree char *info = launch_hmp(e, "info network");
+    g_assert_nonnull(strstr(info, "\r\nfilters:\r\n  - qtest-f0: type=filter-buffer,netdev="
+                                  "qtest-bn0,queue=rx,status=on,"));
+    replace_netdev(e); /* which takes the filter along */
+    add_buffer(e, "qtest-f0");
+    add_buffer(e, "qtest-f1");
+    launch_do(e, "object-del", "{'id': 'qtest-f0'}");
+    launch_do(e, "object-del", "{'id': 'qtest-f1'}");
+    add_buffer(e, "qtest-f0");
+    add_buffer(e, "qtest-f1");
+    replace_netdev(e);
+    g_autofree char *gone = launch_fails(e, "object-del", "{'id': 'qtest-f1'}");
+    g_assert_cmpstr(gone, ==, "object 'qtest-f1' not found");
+    g_autofree char *nowhere = launch_fails(
+        e, "object-add", "{'qom-type': 'filter-dump', 'id': 'f', 'netdev': 'zz', 'file': 'x'}");
+    g_assert_cmpstr(nowhere, ==, "Parameter 'netdev' expects a network backend id, not 'zz'");
+    add_buffer(e, "qtest-f9");
+    launch_quit(e); /* with a filter in place */
+}
+
+static void test_dump(void)
+{
+    int net[2];
+    g_autofree char *path = g_build_filename(tmpdir, "dump.pcap", NULL);
+    static const uint8_t arp[60] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0,  1, 8, 6,
+                                    0,    1,    8,    0,    6,    4,    0, 1, 2, 0, 0,  0, 0, 1,
+                                    10,   0,    0,    1,    0,    0,    0, 0, 0, 0, 10, 0, 0, 2};
+    uint32_t be = htonl(sizeof(arp));
+
+    pair(net);
+    Emulator *e = launch((int[]){net[1], -1},
+                         "-nic socket,id=n0,fd=%d -object filter-dump,id=f0,netdev=n0,file=%s,"
+                         "maxlen=50",
+                         net[1], path);
+    g_assert_cmpint(write(net[0], &be, 4), ==, 4);
+    g_assert_cmpint(write(net[0], arp, sizeof(arp)), ==, sizeof(arp));
+    struct stat st = {0};
+    for (unsigned i = 0; i < 1000 && st.st_size < 24 + 16 + 50; i++) {
+        query(e);
+        g_usleep(1000);
+        g_assert_cmpint(g_stat(path, &st), ==, 0);
+    }
+    g_assert_cmpint(st.st_size, ==, 24 + 16 + 50);
+    g_autofree char *tcpdump = g_find_program_in_path("tcpdump");
+    if (tcpdump) {
+        char *argv[] = {tcpdump, (char *)"-nr", path, NULL};
+        g_autofree char *out = NULL;
+        int status;
+        g_assert_true(g_spawn_sync(NULL, argv, NULL, G_SPAWN_STDERR_TO_DEV_NULL, NULL, NULL, &out,
+                                   NULL, &status, NULL));
+        g_assert_cmpint(status, ==, 0);
+        g_assert_nonnull(strstr(out, "ARP, Request who-has 10.0.0.2 tell 10.0.0.1, length 46"));
+    } else {
+        g_test_message("tcpdump is not installed: the file's bytes were checked only");
+    }
+    launch_quit(e);
+    close(net[0]);
+    close(net[1]);
+    g_unlink(path);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    tmpdir = g_dir_make_tmp("netfilter-test.XXXXXX", NULL);
+    g_test_add_func("/netfilter/mirror", test_mirror);
+    g_test_add_func("/netfilter/redirector-tx", test_redirector_tx);
+    g_test_add_func("/netfilter/redirector-rx", test_redirector_rx);
+    g_test_add_func("/netfilter/redirector-status", test_redirector_status);
+    g_test_add_func("/netfilter/redirector-created-off", test_redirector_created_off);
+    g_test_add_func("/netfilter/redirector-clients", test_redirector_clients);
+    g_test_add_func("/netfilter/add-delete", test_add_delete);
+    g_test_add_func("/netfilter/dump", test_dump);
+    int rc = g_test_run();
+    g_rmdir(tmpdir);
+    g_free(tmpdir);
+    return rc;
+}
