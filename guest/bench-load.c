@@ -38,12 +38,6 @@ typedef struct Bench {
 /* Loads the device for @us. */
 typedef bool BenchLoad(Bench *bench, gint64 us, GError **errp);
 
-int64_t bench_clock_ns(clockid_t clock)
-{
-    struct timespec ts;
-    return clock_gettime(clock, &ts) == 0 ? ts.tv_sec * 1000000000ll + ts.tv_nsec : 0;
-}
-
 static bool lost(GError **errp, uint64_t sent, uint64_t arrived)
 {
     g_set_error(errp, G_IO_ERROR, G_IO_ERROR_FAILED,
@@ -132,21 +126,19 @@ static bool measure(Bench *bench, BenchLoad *load, BenchSample *sample, GError *
         return false;
     }
     uint64_t packets = packets_of(bench), notifications = notifications_of(bench);
-    int64_t cpu = bench_clock_ns(bench->clock);
-    gint64 begin = g_get_monotonic_time();
+    BenchMeter meter;
+    bench_meter_start(&meter, bench->clock, false);
     if (!load(bench, bench->options->milliseconds * 1000ll, errp) ||
         !net_driver_check(bench->driver, errp)) {
         return false;
     }
-    double seconds = (double)(g_get_monotonic_time() - begin) / G_USEC_PER_SEC;
-    cpu = bench_clock_ns(bench->clock) - cpu;
     packets = packets_of(bench) - packets;
     notifications = notifications_of(bench) - notifications;
     if (packets == 0) {
         return lost(errp, 1, 0);
     }
-    *sample = (BenchSample){(double)packets / seconds, (double)cpu / (double)packets,
-                            (double)notifications / (double)packets};
+    bench_meter_stop(&meter, packets, sample);
+    sample->notifications = (double)notifications / (double)packets;
     return true;
 }
 

@@ -166,18 +166,17 @@ static bool measure(Plain *plain, PlainLoad *load, gint64 us, BenchSample *sampl
     }
     clockid_t clock = plain->has_thread ? plain->clock : CLOCK_THREAD_CPUTIME_ID;
     uint64_t packets = packets_of(plain);
-    int64_t cpu = bench_clock_ns(clock);
-    gint64 begin = g_get_monotonic_time();
+    BenchMeter meter;
+    bench_meter_start(&meter, clock, true);
     if (!load(plain, us, errp)) {
         return false;
     }
-    double seconds = (double)(g_get_monotonic_time() - begin) / G_USEC_PER_SEC;
-    cpu = bench_clock_ns(clock) - cpu;
     packets = packets_of(plain) - packets;
     if (packets == 0) {
         return lost(errp, 1, 0);
     }
-    *sample = (BenchSample){(double)packets / seconds, (double)cpu / (double)packets, NAN};
+    bench_meter_stop(&meter, packets, sample);
+    sample->notifications = NAN;
     return true;
 }
 

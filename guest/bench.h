@@ -6,6 +6,7 @@
  *   bench-plain.c   the same with nothing but read(2) and write(2) on the tap: the yardstick
  *   bench-frame.c   the frames
  *   bench-tap.c     the interface
+ *   bench-meter.c   times of a measurement
  *   bench-stats.c   medians, intervals, verdicts
  */
 #ifndef GUEST_BENCH_H
@@ -46,6 +47,7 @@ typedef struct BenchSample {
     double rate;          /* packets or round trips, a second */
     double cpu_ns;        /* of the emulator or the plain loop, a packet */
     double notifications; /* a packet; NAN: there are none */
+    double others;        /* CPUs that the rest of the machine used meanwhile */
 } BenchSample;
 
 typedef struct BenchOptions {
@@ -75,7 +77,18 @@ bool bench_plain_rx(const BenchOptions *options, unsigned size, BenchSample *sam
 bool bench_plain_round_trip(const BenchOptions *options, unsigned size, BenchSample *sample,
                             GError **errp);
 
-/* ns of CPU that @clock (clock_getcpuclockid()) has counted; 0 when its process is gone. */
+/* --- bench-meter.c --- */
+
+typedef struct BenchMeter {
+    clockid_t subject;
+    bool is_own; /* the subject is a thread of this process */
+    int64_t begin_ns, subject_ns, own_ns, machine_ns;
+} BenchMeter;
+
+void bench_meter_start(BenchMeter *meter, clockid_t subject, bool is_own);
+/* Fills rate, cpu_ns and others; @packets is not 0. */
+void bench_meter_stop(const BenchMeter *meter, uint64_t packets, BenchSample *sample);
+/* What @clock shows; 0 when its process is gone. */
 int64_t bench_clock_ns(clockid_t clock);
 
 /* Frames that may be on their way to a reader: fewer than the tap's queue holds. */

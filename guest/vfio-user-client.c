@@ -295,6 +295,40 @@ static uint8_t *memory_find(VfioUserClient *client, uint64_t addr, uint64_t size
     return NULL;
 }
 
+/*
+ * The server is a bus master here: a driver's thread may look at the same words.  Ring indices are
+ * 16 bits, so copies go in such units, each an atomic access with the order that a bus has.
+ */
+static bool words_fit(const void *a, const void *b, size_t size)
+{
+    return (((uintptr_t)a | (uintptr_t)b | size) & 1) == 0;
+}
+
+static void memory_store(uint8_t *host, const uint8_t *from, size_t size)
+{
+    size_t step = words_fit(host, from, size) ? 2 : 1;
+    for (size_t i = 0; i < size; i += step) {
+        if (step == 2) {
+            __atomic_store_n((uint16_t *)(host + i), *(const uint16_t *)(from + i),
+                             __ATOMIC_RELEASE);
+        } else {
+            __atomic_store_n(host + i, from[i], __ATOMIC_RELEASE);
+        }
+    }
+}
+
+static void memory_load(uint8_t *to, const uint8_t *host, size_t size)
+{
+    size_t step = words_fit(host, to, size) ? 2 : 1;
+    for (size_t i = 0; i < size; i += step) {
+        if (step == 2) {
+            *(uint16_t *)(to + i) = __atomic_load_n((const uint16_t *)(host + i), __ATOMIC_ACQUIRE);
+        } else {
+            to[i] = __atomic_load_n(host + i, __ATOMIC_ACQUIRE);
+        }
+    }
+}
+
 static bool reply_to_server(VfioUserClient *client, int fd, const VfioUserHeader *command,
                             int error, const void *payload, size_t size, GError **errp)
 {
@@ -328,12 +362,12 @@ static bool answer_server(VfioUserClient *client, int fd, const Message *message
         return reply_to_server(client, fd, command, error, NULL, 0, errp);
     }
     if (!reads) {
-        memcpy(host, message->body.data + sizeof(access), access.count);
+        memory_store(host, message->body.data + sizeof(access), access.count);
         return reply_to_server(client, fd, command, 0, &access, sizeof(access), errp);
     }
     g_autofree VfioUserDmaAccess *reply = g_malloc(sizeof(access) + access.count);
     *reply = access;
-    memcpy(reply->data, host, access.count);
+    memory_load(reply->data, host, access.count);
     return reply_to_server(client, fd, command, 0, reply, sizeof(access) + access.count, errp);
 }
 
@@ -566,5 +600,7 @@ uint64_t vfio_user_client_dma_writes(VfioUserClient *client)
 
 void vfio_user_client_set_dma_failure(VfioUserClient *client, int error)
 {
+    pthread_mutex_lock(&client->lock);
     client->dma_failure = error;
+    pthread_mutex_unlock(&client->lock);
 }

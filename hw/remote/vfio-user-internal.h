@@ -105,8 +105,6 @@ struct VfioUserServer {
     pthread_mutex_t irq_lock; /* irqs are raised by any thread that runs a queue */
     VfioUserIrqSet irqs[VFIO_PCI_NUM_IRQS];
     bool intx_level;
-    BottomHalf *intx_bh;         /* follows whether INTx's unmask eventfd is to be watched */
-    int intx_watched;            /* that eventfd; -1: none */
     EventNotifier dead_notifier; /* a region died */
     bool logging;                /* dirty pages are logged */
 };

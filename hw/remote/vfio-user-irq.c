@@ -7,9 +7,10 @@
  * MSI-X table: whatever our own copy of the table says, a vector is live when it has an eventfd.
  * MSI is not offered; the request index asks the client to let the device go (device_del).
  *
- * Eventfds for MASK and UNMASK are written when that happens, as the protocol says.  An UNMASK
- * eventfd of INTx is also listened to while the line is masked, as <linux/vfio.h> says: a client
- * with KVM has the guest's end-of-interrupt written to it.
+ * Eventfds for MASK and UNMASK are written when that happens, as the protocol says.  The one
+ * exception is an UNMASK eventfd of INTx, which is listened to, as <linux/vfio.h> says: a client
+ * with KVM has the guest's end-of-interrupt written to it, and one that unmasks by message needs
+ * no word of it.
  *
  * Queues in other threads raise interrupts while the main thread changes them: irq_lock.
  */
@@ -48,9 +49,6 @@ static void irq_mask(VfioUserServer *server, unsigned index, VfioUserIrq *irq)
 {
     irq->masked = true;
     signal_fd(irq->mask_fd);
-    if (index == INTX) {
-        bh_schedule(server->intx_bh);
-    }
 }
 
 static void irq_fire(VfioUserServer *server, unsigned index, VfioUserIrq *irq)
@@ -77,7 +75,9 @@ static void irq_fire_pending(VfioUserServer *server, unsigned index, VfioUserIrq
 static void irq_unmask(VfioUserServer *server, unsigned index, VfioUserIrq *irq)
 {
     irq->masked = false;
-    signal_fd(irq->unmask_fd);
+    if (index != INTX) {
+        signal_fd(irq->unmask_fd);
+    }
     irq_fire_pending(server, index, irq);
 }
 
@@ -135,43 +135,25 @@ bool vfio_user_irq_request_release(VfioUserServer *server)
 static void intx_unmask_written(void *opaque)
 {
     VfioUserServer *server = opaque;
+    VfioUserIrq *irq = server->irqs[INTX].irqs;
     uint64_t count;
 
     pthread_mutex_lock(&server->irq_lock);
-    if (read(server->intx_watched, &count, sizeof(count)) == sizeof(count)) {
-        server->irqs[INTX].irqs->masked = false; /* no signal: it would come back to us */
-        irq_fire_pending(server, INTX, server->irqs[INTX].irqs);
+    if (read(irq->unmask_fd, &count, sizeof(count)) == sizeof(count)) {
+        irq_unmask(server, INTX, irq);
     }
-    bh_schedule(server->intx_bh);
     pthread_mutex_unlock(&server->irq_lock);
 }
 
-/* Watches the unmask eventfd while INTx is masked; only then is a write there meant for us.
- * With irq_lock held, main thread. */
-static void intx_watch_update(VfioUserServer *server)
+/* Around each change of INTx's unmask eventfd. */
+static void intx_listen(VfioUserServer *server, bool on)
 {
-    VfioUserIrq *irq = server->irqs[INTX].irqs;
-    int wanted = server->irqs[INTX].count && irq->masked ? irq->unmask_fd : -1;
+    VfioUserIrqSet *set = &server->irqs[INTX];
 
-    if (server->intx_watched == wanted) {
-        return;
+    if (set->count && set->irqs->unmask_fd >= 0) {
+        event_loop_set_fd_handler(event_loop_main(), set->irqs->unmask_fd,
+                                  on ? intx_unmask_written : NULL, NULL, server);
     }
-    if (server->intx_watched >= 0) {
-        event_loop_set_fd_handler(event_loop_main(), server->intx_watched, NULL, NULL, NULL);
-    }
-    if (wanted >= 0) {
-        event_loop_set_fd_handler(event_loop_main(), wanted, intx_unmask_written, NULL, server);
-    }
-    server->intx_watched = wanted;
-}
-
-static void intx_watch(void *opaque)
-{
-    VfioUserServer *server = opaque;
-
-    pthread_mutex_lock(&server->irq_lock);
-    intx_watch_update(server);
-    pthread_mutex_unlock(&server->irq_lock);
 }
 
 /* --- the client's side --- */
@@ -221,13 +203,11 @@ static void irqs_disable(VfioUserServer *server, unsigned index)
 {
     VfioUserIrqSet *set = &server->irqs[index];
 
+    if (index == INTX) {
+        intx_listen(server, false);
+    }
     for (unsigned i = 0; i < set->count; i++) {
         set->irqs[i].masked = set->irqs[i].pending = false;
-    }
-    if (index == INTX) {
-        intx_watch_update(server);
-    }
-    for (unsigned i = 0; i < set->count; i++) {
         replace_fd(&set->irqs[i].trigger_fd, -1);
         replace_fd(&set->irqs[i].mask_fd, -1);
         replace_fd(&set->irqs[i].unmask_fd, -1);
@@ -259,18 +239,15 @@ static int set_eventfds(VfioUserServer *server, const struct vfio_irq_set *reque
             return EINVAL;
         }
     }
+    intx_listen(server, false);
     for (unsigned i = 0; i < request->count; i++) {
-        int *slot = (int *)((char *)&irqs[i] + action->fd_offset);
-
-        if (*slot == server->intx_watched && *slot >= 0) {
-            event_loop_set_fd_handler(event_loop_main(), *slot, NULL, NULL, NULL);
-            server->intx_watched = -1;
-        }
-        replace_fd(slot, vfio_user_message_take_fd(message, i));
+        replace_fd((int *)((char *)&irqs[i] + action->fd_offset),
+                   vfio_user_message_take_fd(message, i));
         if (action->flag == VFIO_IRQ_SET_ACTION_TRIGGER && message->nfds) {
             irq_fire_pending(server, request->index, &irqs[i]); /* before anybody listened */
         }
     }
+    intx_listen(server, true);
     return 0;
 }
 
@@ -323,7 +300,6 @@ int vfio_user_set_irqs(VfioUserServer *server, VfioUserMessage *message, VfioUse
     } else {
         result = EINVAL;
     }
-    intx_watch_update(server);
     pthread_mutex_unlock(&server->irq_lock);
     return result;
 }
@@ -348,7 +324,6 @@ void vfio_user_irqs_init(VfioUserServer *server)
         }
     }
     server->intx_level = server->pci->irq_asserted;
-    server->intx_bh = bh_new(event_loop_main(), intx_watch, server);
 }
 
 void vfio_user_irqs_device_reset(VfioUserServer *server)
@@ -374,7 +349,6 @@ void vfio_user_irqs_release(VfioUserServer *server)
 void vfio_user_irqs_cleanup(VfioUserServer *server)
 {
     vfio_user_irqs_release(server);
-    g_clear_pointer(&server->intx_bh, bh_delete);
     for (unsigned index = 0; index < VFIO_PCI_NUM_IRQS; index++) {
         g_clear_pointer(&server->irqs[index].irqs, g_free);
         server->irqs[index].count = 0;

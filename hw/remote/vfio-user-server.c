@@ -510,7 +510,7 @@ static const Property x_server_props[] = {
 
 static void vfio_user_server_init(VfioUserServer *server)
 {
-    server->listen_fd = server->rom_fd = server->intx_watched = -1;
+    server->listen_fd = server->rom_fd = -1;
     timer_init(&server->accept_timer, event_loop_main(), CLOCK_HOST, accept_again, server);
     pthread_mutex_init(&server->irq_lock, NULL);
 }

@@ -167,6 +167,18 @@ void vfio_rig_attach(VfioRig *rig, bool mapped)
     vfio_check(err, "vfio-user");
 }
 
+void vfio_rig_share_by_messages(VfioRig *rig, uint64_t from)
+{
+    GuestRam *ram = rig->rig.ram;
+    GError *err = NULL;
+
+    rig->bus_view = mmap(NULL, ram->size, PROT_READ | PROT_WRITE, MAP_SHARED, ram->fd, 0);
+    g_assert_true(rig->bus_view != MAP_FAILED);
+    vfio_user_client_map(rig->client, from, ram->size - from, VFIO_RIG_RW, -1, 0, &err);
+    vfio_check(err, "map");
+    vfio_user_client_set_memory(rig->client, from, ram->size - from, rig->bus_view + from);
+}
+
 void vfio_rig_start(VfioRig *rig)
 {
     GError *err = NULL;
@@ -218,6 +230,9 @@ void vfio_rig_free(VfioRig *rig)
     }
     close(rig->rig.peer);
     g_free(rig->rig.inbox);
+    if (rig->bus_view) {
+        munmap(rig->bus_view, rig->rig.ram->size);
+    }
     guest_ram_free(rig->rig.ram);
     g_assert_false(g_file_test(rig->path, G_FILE_TEST_EXISTS));
     g_rmdir(rig->dir);

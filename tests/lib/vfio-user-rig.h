@@ -1,7 +1,7 @@
 /*
  * A rig whose emulator serves its device over vfio-user, and that is the client.
  *
- * The Rig inside is an ordinary one once vfio_rig_drive() has connected it: rings, frames and the
+ * The Rig inside is an ordinary one once vfio_rig_start() has been called: rings, frames and the
  * peer socket are used as with any other.  The emulator's qtest and QMP sockets are there too, its
  * clock is real.
  */
@@ -27,6 +27,7 @@ typedef struct VfioRig {
     char *dir, *path;       /* of the server's socket */
     VfioUserPci *pci;       /* the connection that drives the device, or NULL */
     VfioUserClient *client; /* pci's */
+    uint8_t *bus_view;      /* RAM once more, as the server's messages reach it */
 } VfioRig;
 
 /* The server is started, nobody is connected. */
@@ -41,6 +42,9 @@ void vfio_rig_attach(VfioRig *rig, bool mapped);
 void vfio_rig_start(VfioRig *rig);
 /* Both: RAM shared, the device driven. */
 VfioRig *vfio_rig_new(const VfioRigConfig *config);
+/* RAM from @from on is reached by messages: by the driver through one mapping, by the client that
+ * answers the server through another, as a bus master is nothing that a compiler knows of. */
+void vfio_rig_share_by_messages(VfioRig *rig, uint64_t from);
 /* The driver is gone without a word, as when a VMM is killed. */
 void vfio_rig_hang_up(VfioRig *rig);
 /* Ends the server by "quit"; anything but exit status 0 fails the test. */

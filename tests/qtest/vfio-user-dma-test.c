@@ -235,15 +235,13 @@ static const char no_twin[] = "{\"max_msg_fds\": 16}";
 /* All of RAM, or only what lies above @split, is reached by messages. */
 static void share_by_messages(VfioRig *rig, uint64_t split)
 {
-    GuestRam *ram = rig->rig.ram;
     GError *err = NULL;
 
     if (split) {
-        vfio_user_client_map(rig->client, 0, split, VFIO_RIG_RW, ram->fd, 0, &err);
+        vfio_user_client_map(rig->client, 0, split, VFIO_RIG_RW, rig->rig.ram->fd, 0, &err);
+        vfio_check(err, "map");
     }
-    vfio_user_client_map(rig->client, split, ram->size - split, VFIO_RIG_RW, -1, 0, &err);
-    vfio_check(err, "map");
-    vfio_user_client_set_memory(rig->client, split, ram->size - split, ram->host + split);
+    vfio_rig_share_by_messages(rig, split);
 }
 
 static void pass_frames(VfioRig *rig, unsigned count)

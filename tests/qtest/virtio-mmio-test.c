@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/lib/launch.h"
 #include "tests/lib/mmio-driver.h"
 #include "tests/lib/rig.h"
 
@@ -164,16 +165,16 @@ static void set_link(Vm *vm, bool up)
     g_assert_no_error(err);
 }
 
-static void test_net(gconstpointer modern)
+static void run_net(bool modern, const char *const *args)
 {
-    Vm vm = vm_start("microvm", modern, net_args);
+    Vm vm = vm_start("microvm", modern, args);
     MmioDriver driver = mmio_driver_open(vm.qtest, vm.ram, 2);
     unsigned hdr = modern ? 12 : 10;
     DriverQueue *rx, *tx;
     GError *err = NULL;
 
     g_assert_cmpuint(driver.device_id, ==, VIRTIO_ID_NET);
-    g_assert_cmpint(mmio_offered(&driver) >> VIRTIO_F_VERSION_1 & 1, ==, modern != NULL);
+    g_assert_cmpint(mmio_offered(&driver) >> VIRTIO_F_VERSION_1 & 1, ==, modern);
     qtest_client_irq_intercept_in(vm.qtest, "ioapic", &err);
     g_assert_no_error(err);
     for (unsigned turn = 0; turn < 3; turn++) {
@@ -191,6 +192,7 @@ static void test_net(gconstpointer modern)
         }
         /* The line is up until what caused it is acknowledged. */
         driver_queue_enable_interrupts(rx);
+        g_usleep(20000); /* another thread's last interrupt */
         mmio_driver_take_interrupt(&driver);
         g_assert_false(qtest_client_irq_level(vm.qtest, driver.irq));
         receive_frame(&vm, &driver, rx, hdr, 1);
@@ -207,6 +209,23 @@ static void test_net(gconstpointer modern)
     mmio_write(&driver, VIRTIO_MMIO_STATUS, 0);
     g_assert_false(qtest_client_irq_level(vm.qtest, driver.irq));
     vm_stop(&vm);
+}
+
+static void test_net(gconstpointer modern)
+{
+    run_net(modern != NULL, net_args);
+}
+
+/* The queues in a thread of their own: notifications go there, and interrupts come from there. */
+static void test_net_iothread(void)
+{
+    static const char *const args[] = {
+        "-object", "iothread,id=t0", "-device",
+        "virtio-net-device,netdev=n0,id=nic0,mac=52:54:00:12:34:56,bus=virtio-mmio-bus.2,"
+        "iothread=t0",
+        NULL};
+
+    run_net(true, args);
 }
 
 /* QueueReady = 0 and QueueReset take a queue away; it comes back with another size. */
@@ -434,6 +453,47 @@ static void test_rng_waits(void)
     rmdir(dir);
 }
 
+/* One line that names what is wrong. */
+static void test_refused(void)
+{
+    static const struct {
+        const char *line, *words;
+    } rows[] = {
+        {"-M microvm -device virtio-net-pci", "No 'PCI' bus"},
+        {"-M pc -device virtio-rng-device", "No 'virtio-bus' bus"},
+        {"-M microvm -device virtio-rng-device,bus=virtio-mmio-bus.8", "virtio-mmio-bus.8"},
+        {"-M microvm -device virtio-mmio", "pluggable"},
+        {"-M microvm -device virtio-rng-device,bus=virtio-mmio-bus.1 "
+         "-device virtio-rng-device,bus=virtio-mmio-bus.1",
+         "Bus 'virtio-mmio-bus.1' is full"},
+        {"-M microvm -device virtio-rng-device,period=0", "period"},
+        {"-M microvm -device virtio-rng-device,max-bytes=9223372036854775808", "max-bytes"},
+        {"-M microvm -device virtio-rng-device,rng=nobody", "nobody"},
+        {"-M microvm -object iothread,id=t0 -device virtio-rng-device,rng=t0", "rng"},
+        {"-M microvm -object rng-random,id=r0,filename=/nowhere/at/all", "/nowhere/at/all"},
+    };
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(rows); i++) {
+        g_autofree char *text = launch_refused("%s", rows[i].line);
+
+        g_test_message("%s", text);
+        g_assert_nonnull(strstr(text, rows[i].words));
+    }
+}
+
+/* A ninth device finds no slot. */
+static void test_slots_are_full(void)
+{
+    g_autoptr(GString) line = g_string_new("-M microvm");
+    g_autofree char *text = NULL;
+
+    for (unsigned i = 0; i < MMIO_SLOTS + 1; i++) {
+        g_string_append(line, " -device virtio-rng-device");
+    }
+    text = launch_refused("%s", line->str);
+    g_assert_nonnull(strstr(text, "is full"));
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -441,10 +501,13 @@ int main(int argc, char **argv)
     g_test_add_data_func("/virtio-mmio/slots/modern", "modern", test_slots);
     g_test_add_data_func("/virtio-mmio/net/legacy", NULL, test_net);
     g_test_add_data_func("/virtio-mmio/net/modern", "modern", test_net);
+    g_test_add_func("/virtio-mmio/net/iothread", test_net_iothread);
     g_test_add_func("/virtio-mmio/queue-ready", test_queue_ready);
     g_test_add_data_func("/virtio-mmio/random-writes/legacy", NULL, test_random_writes);
     g_test_add_data_func("/virtio-mmio/random-writes/modern", "modern", test_random_writes);
     g_test_add_func("/virtio-mmio/hotplug-is-refused", test_hotplug_refused);
+    g_test_add_func("/virtio-mmio/refused", test_refused);
+    g_test_add_func("/virtio-mmio/slots-are-full", test_slots_are_full);
     g_test_add_data_func("/virtio-rng/mmio/legacy", NULL, test_rng_mmio);
     g_test_add_data_func("/virtio-rng/mmio/modern", "modern", test_rng_mmio);
     g_test_add_func("/virtio-rng/pci/max-bytes", test_rng_pci);

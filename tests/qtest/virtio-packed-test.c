@@ -31,7 +31,10 @@ static void set_up_queue(PackedRig *p, unsigned index, uint16_t size)
 static PackedRig packed_rig_new(const char *device, uint64_t features, uint16_t rx, uint16_t tx,
                                 int sndbuf)
 {
-    PackedRig p = {.rig = rig_open(&(RigConfig){.device = device, .sndbuf = sndbuf})};
+    static const char *const iothread[] = {"-object", "iothread,id=t0", NULL};
+    bool threaded = strstr(device, "iothread=") != NULL;
+    PackedRig p = {.rig = rig_open(&(RigConfig){
+                       .device = device, .args = threaded ? iothread : NULL, .sndbuf = sndbuf})};
     GError *err = NULL;
 
     virtio_driver_negotiate(p.rig->virtio, features | RIG_FEATURE(VIRTIO_F_RING_PACKED), &err);
@@ -314,6 +317,43 @@ static void test_in_order_packed(void)
     packed_rig_free(&p);
 }
 
+/* Many buffers posted: the device pops ahead and gives back what it does not need. */
+static void test_in_order_receive(void)
+{
+    PackedRig p =
+        packed_rig_new("packed=on,in_order=on",
+                       RIG_FEATURE(F_IN_ORDER) | RIG_FEATURE(VIRTIO_NET_F_MRG_RXBUF), 64, 64, 0);
+    uint16_t posted = 0, first = 0, id = 0;
+    unsigned room = 64;
+    uint8_t frame[FRAME];
+    uint32_t len;
+
+    for (unsigned turn = 0; turn < 200; turn++) {
+        gint64 deadline = g_get_monotonic_time() + RIG_TIMEOUT_MS * 1000;
+        unsigned got = 0;
+
+        for (; room > 4; room--, posted++) {
+            post_buffer(&p, posted % 64, 100);
+        }
+        /* Three buffers a frame: the first two are written whole, and come with the third. */
+        frame_fill(frame, FRAME, turn);
+        rig_peer_send(p.rig, frame, FRAME);
+        while (got < 3) {
+            uint16_t before = first;
+
+            g_assert_cmpint(g_get_monotonic_time(), <, deadline);
+            if (packed_queue_take_in_order(p.rx, first % 64, &id, &len)) {
+                first = (uint16_t)(first + ((id - first) & 63) + 1);
+                got += (uint16_t)(first - before);
+                g_assert_cmpuint(len, ==, got < 3 ? 100 : RIG_HDR + FRAME - 200);
+            }
+        }
+        g_assert_cmpuint(got, ==, 3);
+        room += 3;
+    }
+    packed_rig_free(&p);
+}
+
 static void test_in_order_split(void)
 {
     Rig *rig = rig_new(&(RigConfig){.device = "in_order=on", .features = RIG_FEATURE(F_IN_ORDER)});
@@ -346,6 +386,17 @@ static void test_in_order_split(void)
     rig_free(rig);
 }
 
+/* The platform's DMA addresses are the physical ones. */
+static void test_access_platform(void)
+{
+    Rig *rig = rig_new(&(RigConfig){.device = "iommu_platform=on,disable-legacy=on",
+                                    .features = RIG_FEATURE(VIRTIO_F_ACCESS_PLATFORM)});
+
+    g_assert_true(virtio_driver_has_feature(rig->virtio, VIRTIO_F_ACCESS_PLATFORM));
+    rig_expect_working(rig);
+    rig_free(rig);
+}
+
 /* --- reset of a queue --- */
 
 static void reset_queue(PackedRig *p, unsigned index)
@@ -357,10 +408,10 @@ static void reset_queue(PackedRig *p, unsigned index)
 }
 
 /* Each queue in turn, to ever new sizes, while the other works. */
-static void test_reset_sizes(void)
+static void test_reset_sizes(gconstpointer device)
 {
     static const uint16_t sizes[] = {64, 3, 100, 1, 256, 17};
-    PackedRig p = packed_rig_new("packed=on", RIG_FEATURE(F_RING_RESET), 256, 256, 0);
+    PackedRig p = packed_rig_new(device, RIG_FEATURE(F_RING_RESET), 256, 256, 0);
 
     for (unsigned i = 0; i < G_N_ELEMENTS(sizes); i++) {
         reset_queue(&p, RIG_TX);
@@ -389,9 +440,9 @@ static void test_reset_sizes(void)
 
 /* Frames that the peer does not take are parked in the device; the reset drops them, and nothing
  * of the old ring is touched any more. */
-static void test_reset_in_flight(void)
+static void test_reset_in_flight(gconstpointer device)
 {
-    PackedRig p = packed_rig_new("packed=on", RIG_FEATURE(F_RING_RESET), 256, 64, 4096);
+    PackedRig p = packed_rig_new(device, RIG_FEATURE(F_RING_RESET), 256, 64, 4096);
     g_autofree uint8_t *before = NULL;
     uint8_t frame[BUFFER];
     uint16_t id;
@@ -433,9 +484,15 @@ int main(int argc, char **argv)
     g_test_add_func("/virtio-packed/control", test_control);
     g_test_add_func("/virtio-packed/descriptor-event", test_descriptor_event);
     g_test_add_func("/virtio-packed/garbage", test_garbage);
+    g_test_add_func("/virtio-access-platform", test_access_platform);
     g_test_add_func("/virtio-in-order/packed", test_in_order_packed);
+    g_test_add_func("/virtio-in-order/receive", test_in_order_receive);
     g_test_add_func("/virtio-in-order/split", test_in_order_split);
-    g_test_add_func("/virtio-queue-reset/new-sizes", test_reset_sizes);
-    g_test_add_func("/virtio-queue-reset/in-flight", test_reset_in_flight);
+    g_test_add_data_func("/virtio-queue-reset/new-sizes", "packed=on", test_reset_sizes);
+    g_test_add_data_func("/virtio-queue-reset/new-sizes/iothread", "packed=on,iothread=t0",
+                         test_reset_sizes);
+    g_test_add_data_func("/virtio-queue-reset/in-flight", "packed=on", test_reset_in_flight);
+    g_test_add_data_func("/virtio-queue-reset/in-flight/iothread", "packed=on,iothread=t0",
+                         test_reset_in_flight);
     return g_test_run();
 }

@@ -450,7 +450,7 @@ static void test_notification_data(void)
 
     g_assert_true(offered(rig) & VIRTIO_FEATURE(VIRTIO_F_NOTIFICATION_DATA));
     drive(rig, features);
-    wr(rig, NOTIFY + 4 * 2, 0x8001 << 16 | 2, 4);
+    wr(rig, NOTIFY + 4 * 2, 0x8001u << 16 | 2, 4);
     g_assert_cmpuint(rig->dummy->handled[2], ==, 1);
     io_region_write(&rig->proxy->pio_notify_bar, 0, 0x1234 << 16 | 2, 4);
     g_assert_cmpuint(rig->dummy->handled[2], ==, 2);
@@ -459,7 +459,7 @@ static void test_notification_data(void)
     g_assert_cmpuint(rig->proxy->notify.eventfds->len, ==, DUMMY_QUEUES);
     g_assert_true(!rig->proxy->pio_notify_bar.eventfds ||
                   rig->proxy->pio_notify_bar.eventfds->len == 0);
-    wr(rig, NOTIFY + 4 * 2, 0x8002 << 16 | 2, 4);
+    wr(rig, NOTIFY + 4 * 2, 0x8002u << 16 | 2, 4);
     spin(3);
     g_assert_cmpuint(rig->dummy->handled[2], ==, 3);
     io_region_write(&rig->proxy->pio_notify_bar, 0, 0x4321 << 16 | 2, 4);

@@ -601,7 +601,7 @@ static bool is_full(void)
 #define FAULT_LIMIT 20000u
 #else
 #define SCHEDULES   1000000u
-#define FAULT_LIMIT 100000u
+#define FAULT_LIMIT 20000u
 #endif
 #define VARIANTS 16 /* ring × EVENT_IDX × IN_ORDER × model */
 
@@ -660,14 +660,14 @@ static unsigned schedules_to_fault(unsigned variant, const ModelSite *site, cons
  * them all. */
 static void test_every_barrier_is_needed(void)
 {
-    bool full_barriers[2] = {false, false};
-
     for (unsigned i = 0; i < model_site_count; i++) {
         const ModelSite *site = &model_sites[i];
         const char *why = NULL;
-        unsigned variant = 0, found = 0;
+        /* What orders a store before a load is needed on x86; the rest, where more is reordered. */
+        unsigned first = g_str_has_prefix(site->what, "barrier") ? 0 : VARIANTS / 2;
+        unsigned variant = first, found = 0;
 
-        while (!found && variant < VARIANTS) {
+        while (!found && variant < first + VARIANTS / 2) {
             found = schedules_to_fault(variant++, site, &why);
         }
         if (!found) {
@@ -676,13 +676,7 @@ static void test_every_barrier_is_needed(void)
         g_autofree char *name = case_name(variant - 1);
         g_test_message("%s without the %s: %s: schedule %u: %s", site->function, site->what, name,
                        found, why);
-        /* x86 needs what orders a store before a load. */
-        if (g_str_has_prefix(site->what, "barrier")) {
-            g_assert_cmpuint((variant - 1) & 8, ==, 0);
-            full_barriers[variant & 1] = true;
-        }
     }
-    g_assert_true(full_barriers[0] && full_barriers[1]);
     g_assert_cmpuint(model_site_count, >=, 11);
 }
 

@@ -51,7 +51,7 @@ struct BusState {
 
 struct BusClass {
     ObjectClass parent_class;
-    unsigned max_devices; /* a bus that has as many is passed over where none is named; 0: no limit */
+    unsigned max_devices; /* a bus that has as many is full, another is looked for; 0: no limit */
     /* Any may be NULL.  Checks and reserves a place for @dev; called before realize. */
     gboolean (*plug_check)(BusState *bus, DeviceState *dev, GError **errp);
     /* @dev is realized. */
