@@ -28,6 +28,7 @@
 #include "system/qtest.h"
 #include "util/error.h"
 #include "util/event-loop.h"
+#include "util/fdset.h"
 #include "util/json.h"
 #include "util/runstate.h"
 
@@ -209,6 +210,7 @@ static void clean_up(void)
     remove_objects();
     net_cleanup();
     chardev_cleanup_all();
+    fdset_cleanup();
     options_cleanup();
     cmdline_cleanup();
     settings_clear();
