@@ -47,7 +47,6 @@ void chardev_foreach(void (*fn)(Chardev *chr, void *opaque), void *opaque);
 void chardev_cleanup_all(void); /* at exit: flushes, closes, unlinks sockets we bound */
 
 const char *chardev_id(const Chardev *chr);
-const char *chardev_id(const Chardev *chr);
 const char *chardev_type(const Chardev *chr); /* "socket" */
 /* All types, with the options each takes besides "backend" and "id" (NULL-ended). */
 void chardev_foreach_type(void (*fn)(const char *type, const char *const *keys, void *opaque),
