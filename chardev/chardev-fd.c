@@ -11,6 +11,7 @@
 
 #include "chardev-priv.h"
 #include "util/error.h"
+#include "util/fdset.h"
 #include "util/json.h"
 
 typedef struct FdChardev {
@@ -92,7 +93,7 @@ static void stdio_ended(Chardev *chr)
 
 static int open_or_error(const char *path, int flags, GError **errp)
 {
-    int fd = open(path, flags | O_CLOEXEC | O_NONBLOCK, 0666);
+    int fd = fdset_open(path, flags | O_NONBLOCK, 0666);
 
     if (fd < 0) {
         error_set_errno(errp, errno, "cannot open '%s'", path);

@@ -506,6 +506,19 @@ void chardev_foreach(void (*fn)(Chardev *chr, void *opaque), void *opaque)
     }
 }
 
+void chardev_foreach_type(void (*fn)(const char *type, const char *const *keys, void *opaque),
+                          void *opaque)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(backends); i++) {
+        fn(backends[i]->type, backends[i]->keys, opaque);
+    }
+}
+
+const char *chardev_type(const Chardev *chr)
+{
+    return chr->backend->type;
+}
+
 const char *chardev_id(const Chardev *chr)
 {
     return chr->id;

@@ -1,11 +1,6 @@
-/*
- * QMP commands about the monitor itself, its character devices and what it was handed.
- */
+/* QMP commands about the monitor itself. */
 #include "qapi/monitor-priv.h"
 
-#include <unistd.h>
-
-#include "chardev/chardev.h"
 #include "qapi/qapi-commands.h"
 #include "qapi/qapi-events.h"
 #include "qapi/qapi-introspect.h"
@@ -101,58 +96,4 @@ char *qmp_human_monitor_command(const char *command_line, bool has_cpu_index, in
         return NULL;
     }
     return hmp_execute(command_line);
-}
-
-void qmp_getfd(const char *fdname, GError **errp)
-{
-    Monitor *mon = monitor_current();
-    int fd = mon ? chardev_take_fd(mon->chr) : -1;
-
-    if (fd < 0) {
-        error_set(errp, "No file descriptor supplied via SCM_RIGHTS");
-        return;
-    }
-    if (g_ascii_isdigit(fdname[0])) { /* "fd=5" must stay a number */
-        close(fd);
-        error_set(errp,
-                  "Parameter 'fdname' does not accept value '%s', allowed: a name that does "
-                  "not begin with a digit",
-                  fdname);
-        return;
-    }
-    g_hash_table_replace(mon->fds, g_strdup(fdname), GINT_TO_POINTER(fd));
-}
-
-void qmp_closefd(const char *fdname, GError **errp)
-{
-    Monitor *mon = monitor_current();
-
-    if (!mon || !g_hash_table_remove(mon->fds, fdname)) {
-        error_set(errp, "File descriptor named '%s' not found", fdname);
-    }
-}
-
-static void append_chardev(Chardev *chr, void *opaque)
-{
-    ChardevInfoList ***tail = opaque;
-    ChardevInfo *info = g_new0(ChardevInfo, 1);
-
-    info->label = g_strdup(chardev_id(chr));
-    info->filename = chardev_filename(chr);
-    info->frontend_open = chardev_in_use(chr);
-    QAPI_LIST_APPEND(*tail, info);
-}
-
-ChardevInfoList *qmp_query_chardev(GError **errp)
-{
-    ChardevInfoList *list = NULL, **tail = &list;
-
-    (void)errp;
-    chardev_foreach(append_chardev, &tail);
-    return list;
-}
-
-void qmp_chardev_remove(const char *id, GError **errp)
-{
-    chardev_remove(id, errp);
 }

@@ -18,6 +18,7 @@
 #include "hw/i386/pc.h"
 #include "hw/net/virtio-net.h"
 #include "hw/pci/pci.h"
+#include "hw/pci/pcie.h"
 #include "hw/remote/vfio-user.h"
 #include "hw/virtio/virtio.h"
 #include "net/net.h"
@@ -28,6 +29,7 @@
 #include "system/qtest.h"
 #include "util/error.h"
 #include "util/event-loop.h"
+#include "util/fdset.h"
 #include "util/json.h"
 #include "util/runstate.h"
 
@@ -130,6 +132,7 @@ static gboolean start_up(int argc, char **argv, GError **errp)
 {
     vm_state_add_notifier(-1, run_state_changed, NULL);
     device_deleted_hook = qapi_event_send_device_deleted;
+    pcie_unplug_refused_hook = qapi_event_send_device_unplug_guest_error;
     virtio_net_rx_filter_changed_hook = qapi_event_send_nic_rx_filter_changed;
     system_register_hmp();
     net_monitor_init();
@@ -209,6 +212,7 @@ static void clean_up(void)
     remove_objects();
     net_cleanup();
     chardev_cleanup_all();
+    fdset_cleanup();
     options_cleanup();
     cmdline_cleanup();
     settings_clear();

@@ -4,6 +4,7 @@
  */
 #include "hw/core/device.h"
 #include "qapi/qapi-commands.h"
+#include "qapi/qapi-visit.h"
 #include "qom/object.h"
 #include "util/error.h"
 #include "util/json.h"
@@ -50,6 +51,41 @@ ObjectPropertyInfoList *qmp_qom_list(const char *path, GError **errp)
 
     if (obj) {
         object_foreach_property_info(obj, add_object_property, &tail);
+    }
+    return list;
+}
+
+typedef struct ValueWalk {
+    Object *obj;
+    ObjectPropertyValueList **tail;
+} ValueWalk;
+
+static void add_property_value(const char *name, const char *type, const char *description,
+                               json_object *default_value, void *opaque)
+{
+    ValueWalk *walk = opaque;
+    ObjectPropertyValue *info = g_new0(ObjectPropertyValue, 1);
+
+    info->name = g_strdup(name);
+    info->type = g_strdup(type);
+    info->value = object_get_property(walk->obj, name, NULL);
+    QAPI_LIST_APPEND(walk->tail, info);
+}
+
+ObjectPropertiesValuesList *qmp_qom_list_get(strList *paths, GError **errp)
+{
+    ObjectPropertiesValuesList *list = NULL, **tail = &list;
+
+    for (; paths; paths = paths->next) {
+        Object *obj = resolve(paths->value, errp);
+        if (!obj) {
+            qapi_free_ObjectPropertiesValuesList(list);
+            return NULL;
+        }
+        ObjectPropertiesValues *values = g_new0(ObjectPropertiesValues, 1);
+        ValueWalk walk = {obj, &values->properties};
+        object_foreach_property_info(obj, add_property_value, &walk);
+        QAPI_LIST_APPEND(tail, values);
     }
     return list;
 }

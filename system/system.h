@@ -93,8 +93,15 @@ gboolean opt_set(const char *value, GError **errp);
 gboolean sandbox_check(const char *text, GError **errp);
 gboolean sandbox_enter(const char *text, GError **errp);
 
-/* hmp-cmds.c */
+/* hmp-cmds.c; the others belong to the QMP commands that they print */
 void system_register_hmp(void);
+void hmp_info_pci(const char *args, GString *out);
+void hmp_info_mtree(const char *args, GString *out);
+void hmp_info_stats(const char *args, GString *out);
+void hmp_info_virtio(const char *args, GString *out);
+void hmp_info_virtio_status(const char *args, GString *out);
+void hmp_info_virtio_queue_status(const char *args, GString *out);
+void hmp_info_virtio_queue_element(const char *args, GString *out);
 
 /* process.c: what concerns the process: daemon, pid file, parent, signals. */
 gboolean process_daemonize(GError **errp); /* returns in the child; the parent waits */

@@ -36,7 +36,7 @@ static bool removable(const PCIDevice *dev)
 
 static uint32_t removable_slots(const PcPciHotplug *hotplug)
 {
-    PCIBus *bus = hotplug->host->bus;
+    PCIBus *bus = hotplug->host->parent_obj.bus;
     uint32_t slots = UINT32_MAX;
 
     for (unsigned i = 0; i < G_N_ELEMENTS(bus->devices); i++) {
@@ -50,7 +50,7 @@ static uint32_t removable_slots(const PcPciHotplug *hotplug)
 /* Function 0 goes last: it is the one that makes the others visible. */
 static void slot_eject(PcPciHotplug *hotplug, unsigned slot)
 {
-    PCIBus *bus = hotplug->host->bus;
+    PCIBus *bus = hotplug->host->parent_obj.bus;
 
     hotplug->up &= ~(1u << slot);
     hotplug->down &= ~(1u << slot);
@@ -136,7 +136,7 @@ void pc_pci_hotplug_unplug_request(PcPciHotplug *hotplug, PCIDevice *dev)
 
 void pc_pci_hotplug_unplugged(PcPciHotplug *hotplug, PCIDevice *dev)
 {
-    PCIBus *bus = hotplug->host->bus;
+    PCIBus *bus = hotplug->host->parent_obj.bus;
     unsigned slot = PCI_SLOT((unsigned)dev->devfn);
 
     for (unsigned func = 0; func < 8; func++) {

@@ -105,8 +105,10 @@ void hw_i386_register_types(void)
 {
     pc_host_register_types();
     microvm_register_types();
+    q35_host_register_types();
     qom_register_type(pc_machine_get_type());
     for (unsigned i = 0; i < G_N_ELEMENTS(versions); i++) {
         version_register(&versions[i]);
     }
+    q35_register_types();
 }

@@ -1,12 +1,7 @@
 /*
- * The i440FX/PIIX3 side of the PCI bus: how configuration cycles, BARs, interrupts and bus
- * masters meet the machine.
+ * The i440FX/PIIX3 side of the PCI bus: its interrupts, and the two bridges on the board.
  *
- *   port 0xCF8, 0xCFC   -> configuration space (mechanism #1)
- *   BAR decodes         -> mapped into the machine's ports or memory
  *   INTx                -> PIRQ (slot - 1 + pin) & 3 -> line by registers 0x60..0x63 of the PIIX3
- *   MSI-X message       -> a write to RAM by the device; other targets have no CPU behind them
- *   bus master          -> RAM directly, anything else through the machine
  *
  * Interrupt levels may change in any thread.  A PIRQ counts who asserts it; the lines are made
  * from counts and routes, in the main thread, each time something changed.
@@ -14,15 +9,13 @@
 #include <string.h>
 
 #include "hw/i386/pc.h"
+#include "hw/pci/pcie.h"
 
-#define CONFIG_ADDRESS_PORT   0xcf8
-#define CONFIG_DATA_PORT      0xcfc
-#define CONFIG_ADDRESS_ENABLE (1u << 31)
-#define PIIX3_PIRQ_ROUTE      0x60
-#define PIIX3_PIRQ_DISABLED   0x80
-#define DEVICES_DEVFN_MIN     PCI_DEVFN(2, 0) /* below are the bridges */
+#define PIIX3_PIRQ_ROUTE    0x60
+#define PIIX3_PIRQ_DISABLED 0x80
+#define DEVICES_DEVFN_MIN   PCI_DEVFN(2, 0) /* below are the bridges */
 
-G_DEFINE_TYPE(PcHost, pc_host, TYPE_DEVICE)
+G_DEFINE_TYPE(PcHost, pc_host, TYPE_X86_PCI_HOST)
 
 /* --- the two bridges that are devices on the bus --- */
 
@@ -46,7 +39,7 @@ G_DEFINE_TYPE(Piix3, piix3, TYPE_PCI_DEVICE)
 
 static PcHost *host_of(PciHost *pci)
 {
-    return (PcHost *)((char *)pci - offsetof(PcHost, pci));
+    return PC_HOST(x86_pci_host_of(pci));
 }
 
 /* --- interrupts --- */
@@ -54,7 +47,7 @@ static PcHost *host_of(PciHost *pci)
 static void irq_lines_update(void *opaque)
 {
     PcHost *host = opaque;
-    MachineState *machine = host->machine;
+    MachineState *machine = host->parent_obj.machine;
     uint32_t lines = 0, changed;
 
     if (!host->isa || !host->isa->config) {
@@ -79,7 +72,8 @@ static void irq_lines_update(void *opaque)
 static void host_set_irq(PciHost *pci, PCIDevice *dev, unsigned pin, bool level)
 {
     PcHost *host = host_of(pci);
-    unsigned pirq = (PCI_SLOT((unsigned)dev->devfn) - 1 + pin) & 3;
+    unsigned slot, root_pin = pci_root_pin(dev, pin, &slot);
+    unsigned pirq = (slot - 1 + root_pin) & 3;
 
     __atomic_add_fetch(&host->pirq_count[pirq], level ? 1 : -1, __ATOMIC_ACQ_REL);
     if (event_loop_current() == event_loop_main()) {
@@ -87,64 +81,6 @@ static void host_set_irq(PciHost *pci, PCIDevice *dev, unsigned pin, bool level)
     } else {
         bh_schedule(host->irq_bh);
     }
-}
-
-/* RAM only: a message may come from any thread, where MMIO must not be entered.  Nothing else
- * could take one: there is no local APIC. */
-static void host_msi_notify(PciHost *pci, PCIDevice *dev, unsigned vector, uint64_t addr,
-                            uint32_t data)
-{
-    uint8_t bytes[4];
-    uint64_t len = sizeof(bytes);
-
-    if (!dma_translate(&dev->dma, addr, &len, true) || len < sizeof(bytes)) {
-        return;
-    }
-    pci_set_long(bytes, data);
-    dma_write(&dev->dma, addr, bytes, sizeof(bytes));
-}
-
-/* --- BARs and bus masters --- */
-
-static void host_bar_mapped(PciHost *pci, PCIDevice *dev, unsigned n, uint64_t addr, bool enabled)
-{
-    MachineState *machine = host_of(pci)->machine;
-    const PciBar *bar = &dev->bars[n];
-    IoSpace *space = bar->type & PCI_BASE_ADDRESS_SPACE_IO ? &machine->ports : &machine->mmio;
-
-    if (enabled) {
-        io_space_map(space, addr, bar->region, 0);
-    } else {
-        io_space_unmap(space, bar->region);
-    }
-}
-
-/* A device that reaches another one (or itself) through MMIO may not do so from within such an
- * access: a guest could nest them without end. */
-static bool host_dma_read(void *opaque, uint64_t addr, void *buf, size_t size)
-{
-    PcHost *host = opaque;
-
-    if (host->in_dma) {
-        return false;
-    }
-    host->in_dma = true;
-    machine_read(host->machine, addr, buf, size);
-    host->in_dma = false;
-    return true;
-}
-
-static bool host_dma_write(void *opaque, uint64_t addr, const void *buf, size_t size)
-{
-    PcHost *host = opaque;
-
-    if (host->in_dma) {
-        return false;
-    }
-    host->in_dma = true;
-    machine_write(host->machine, addr, buf, size);
-    host->in_dma = false;
-    return true;
 }
 
 /* --- hotplug --- */
@@ -171,72 +107,13 @@ static void host_unplugged(PciHost *pci, PCIDevice *dev)
 
 static const PciHostOps host_ops = {
     .set_irq = host_set_irq,
-    .msi_notify = host_msi_notify,
-    .bar_mapped = host_bar_mapped,
+    .msi_notify = x86_pci_host_msi_notify,
+    .bar_mapped = x86_pci_host_bar_mapped,
     .msix_table_is_ours = true,
     .plugged = host_plugged,
     .unplug_request = host_unplug_request,
     .unplugged = host_unplugged,
 };
-
-/* --- configuration cycles --- */
-
-/* Only a whole 32-bit write to 0xCF8 is the address; everything else there is ignored. */
-static void address_write(void *opaque, uint64_t offset, uint64_t value, unsigned size)
-{
-    PcHost *host = opaque;
-
-    if (offset == 0 && size == 4) {
-        host->config_address = (uint32_t)value;
-    }
-}
-
-static uint64_t address_read(void *opaque, uint64_t offset, unsigned size)
-{
-    PcHost *host = opaque;
-
-    return (uint64_t)host->config_address >> (8 * (offset & 3));
-}
-
-static PCIDevice *addressed_device(PcHost *host)
-{
-    uint32_t address = host->config_address;
-    PCIDevice *dev = host->bus->devices[(address >> 8) & 0xff];
-
-    if (!(address & CONFIG_ADDRESS_ENABLE) || ((address >> 16) & 0xff) != host->bus->number) {
-        return NULL;
-    }
-    return dev && dev->parent_obj.realized ? dev : NULL;
-}
-
-static unsigned addressed_offset(const PcHost *host, uint64_t port)
-{
-    return (host->config_address & 0xff) | (port & 3);
-}
-
-static uint64_t data_read(void *opaque, uint64_t offset, unsigned size)
-{
-    PcHost *host = opaque;
-    PCIDevice *dev = addressed_device(host);
-
-    if (!dev) {
-        return UINT64_MAX;
-    }
-    return pci_config_read(dev, addressed_offset(host, offset), size);
-}
-
-static void data_write(void *opaque, uint64_t offset, uint64_t value, unsigned size)
-{
-    PcHost *host = opaque;
-    PCIDevice *dev = addressed_device(host);
-
-    if (dev) {
-        pci_config_write(dev, addressed_offset(host, offset), (uint32_t)value, size);
-    }
-}
-
-static const IoOps address_ops = {.read = address_read, .write = address_write, .max_access = 4};
-static const IoOps data_ops = {.read = data_read, .write = data_write, .max_access = 4};
 
 /* --- the bridges' classes --- */
 
@@ -308,53 +185,28 @@ static void piix3_class_init(Piix3Class *klass)
 
 /* --- the host --- */
 
-static PCIDevice *bridge_add(PcHost *host, GType type, unsigned slot, GError **errp)
-{
-    PCIDevice *dev = PCI_DEVICE(object_new(type));
-
-    dev->devfn = PCI_DEVFN(slot, 0);
-    if (!device_realize(&dev->parent_obj, &host->bus->parent_obj, errp)) {
-        return NULL;
-    }
-    device_reset(&dev->parent_obj);
-    return dev;
-}
-
 static void host_unrealize(DeviceState *state)
 {
     PcHost *host = PC_HOST(state);
-    IoSpace *ports = &host->machine->ports;
+    IoSpace *ports = &host->parent_obj.machine->ports;
 
-    io_space_unmap(ports, &host->address_port);
-    io_space_unmap(ports, &host->data_port);
-    io_region_cleanup(&host->address_port);
-    io_region_cleanup(&host->data_port);
+    x86_pci_host_stop(&host->parent_obj);
     fw_cfg_cleanup(&host->fw_cfg, ports);
     pc_pci_hotplug_cleanup(&host->hotplug, ports);
     g_clear_pointer(&host->irq_bh, bh_delete);
-    g_clear_pointer(&host->pci.memory, memory_map_unref);
 }
 
 static gboolean host_realize(DeviceState *state, GError **errp)
 {
     PcHost *host = PC_HOST(state);
-    MachineState *machine = host->machine;
-    IoSpace *ports = &machine->ports;
+    X86PciHost *x86 = &host->parent_obj;
+    IoSpace *ports = &x86->machine->ports;
 
-    host->pci = (PciHost){
-        .ops = &host_ops,
-        .dma_ops = {.read = host_dma_read, .write = host_dma_write},
-        .dma_opaque = host,
-    };
+    x86_pci_host_prepare(x86, &host_ops);
     host->irq_bh = bh_new(event_loop_main(), irq_lines_update, host);
-    io_region_init(&host->address_port, "pci-conf-idx", 4, &address_ops, host);
-    io_region_init(&host->data_port, "pci-conf-data", 4, &data_ops, host);
-    io_space_map(ports, CONFIG_ADDRESS_PORT, &host->address_port, 0);
-    io_space_map(ports, CONFIG_DATA_PORT, &host->data_port, 0);
     fw_cfg_init(&host->fw_cfg, ports);
     pc_pci_hotplug_init(&host->hotplug, host, ports);
-    host->bus = pci_bus_new(state, "pci.0", &host->pci, DEVICES_DEVFN_MIN);
-    pci_host_set_memory(&host->pci, host->bus, machine->memory);
+    x86_pci_host_start(x86, pci_bus_new(state, "pci.0", &x86->pci, DEVICES_DEVFN_MIN));
     return TRUE;
 }
 
@@ -362,24 +214,25 @@ static void host_reset(DeviceState *state)
 {
     PcHost *host = PC_HOST(state);
 
-    host->config_address = 0;
+    host->parent_obj.config_address = 0;
     pc_pci_hotplug_reset(&host->hotplug);
 }
 
 PcHost *pc_host_new(MachineState *machine, GError **errp)
 {
     PcHost *host = PC_HOST(object_new(TYPE_PC_HOST));
+    X86PciHost *x86 = &host->parent_obj;
 
-    host->machine = machine;
+    x86->machine = machine;
     object_add_child((Object *)machine, "i440fx", (Object *)host);
-    if (!device_realize(&host->parent_obj, NULL, errp)) {
+    if (!device_realize(&x86->parent_obj, NULL, errp)) {
         object_unparent((Object *)host);
         return NULL;
     }
-    if (!bridge_add(host, i440fx_get_type(), 0, errp)) {
+    if (!x86_pci_host_add(x86, i440fx_get_type(), PCI_DEVFN(0, 0), errp)) {
         return NULL;
     }
-    host->isa = bridge_add(host, piix3_get_type(), 1, errp);
+    host->isa = x86_pci_host_add(x86, piix3_get_type(), PCI_DEVFN(1, 0), errp);
     return host->isa ? host : NULL;
 }
 
@@ -387,13 +240,10 @@ static void pc_host_init(PcHost *host) {}
 
 static void pc_host_class_init(PcHostClass *klass)
 {
-    DeviceClass *device_class = &klass->parent_class;
+    DeviceClass *device_class = &klass->parent_class.parent_class;
 
     device_class->parent_class.qom_name = "i440FX-pcihost";
     device_class->parent_class.description = "PC host: PCI configuration ports and interrupts";
-    device_class->category = CATEGORY_BRIDGE;
-    device_class->user_creatable_device = false;
-    device_class->hotpluggable = false;
     device_class->realize = host_realize;
     device_class->unrealize = host_unrealize;
     device_class->reset = host_reset;
@@ -401,6 +251,7 @@ static void pc_host_class_init(PcHostClass *klass)
 
 void pc_host_register_types(void)
 {
+    qom_register_type(TYPE_X86_PCI_HOST);
     qom_register_type(TYPE_PC_HOST);
     qom_register_type(i440fx_get_type());
     qom_register_type(piix3_get_type());

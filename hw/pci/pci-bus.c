@@ -7,9 +7,18 @@
  */
 #include <string.h>
 
-#include "hw/pci/pci.h"
+#include "hw/pci/pcie.h"
 
+typedef struct PcieBus {
+    PCIBus parent_obj;
+} PcieBus;
+typedef struct PcieBusClass {
+    PCIBusClass parent_class;
+} PcieBusClass;
+
+GType pcie_bus_get_type(void);
 G_DEFINE_TYPE(PCIBus, pci_bus, TYPE_BUS)
+G_DEFINE_TYPE(PcieBus, pcie_bus, TYPE_PCI_BUS)
 
 #define SLOT_MAX 31
 #define FUNC_MAX 7
@@ -88,7 +97,9 @@ const PropertyInfo prop_info_pci_devfn = {
 
 static bool place_find(PCIBus *bus, PCIDevice *dev, GError **errp)
 {
-    for (unsigned devfn = bus->devfn_min; devfn < G_N_ELEMENTS(bus->devices); devfn += 8) {
+    unsigned end = bus->express ? 1 : G_N_ELEMENTS(bus->devices); /* a link has one slot */
+
+    for (unsigned devfn = bus->devfn_min; devfn < end; devfn += 8) {
         if (!bus->devices[devfn]) {
             dev->devfn = (int32_t)devfn;
             return true;
@@ -105,6 +116,12 @@ static bool place_check(PCIBus *bus, PCIDevice *dev, GError **errp)
     PCIDevice *other = bus->devices[devfn];
     PCIDevice *first = bus->devices[PCI_DEVFN(slot, 0)];
 
+    if (bus->express && slot) {
+        return error_set(errp,
+                         "PCI: slot %u is not valid for %s, parent device only allows plugging "
+                         "into slot 0",
+                         slot, device_name(&dev->parent_obj));
+    }
     if (other) {
         return error_set(errp, "PCI: slot %u function %u not available for %s, in use by %s,id=%s",
                          slot, func, object_type_name((Object *)dev),
@@ -150,6 +167,12 @@ static gboolean pci_bus_plug_check(BusState *state, DeviceState *child, GError *
     PCIBus *bus = PCI_BUS(state);
     PCIDevice *dev = PCI_DEVICE(child);
 
+    if (child->hotplugged && bus->no_hotplug) {
+        return error_set(errp, "Bus '%s' does not support hotplugging", state->bus_name);
+    }
+    if (bus->hotplug && bus->hotplug->plug_check && !bus->hotplug->plug_check(bus, dev, errp)) {
+        return FALSE;
+    }
     if (dev->devfn < 0 ? !place_find(bus, dev, errp) : !place_check(bus, dev, errp)) {
         return FALSE;
     }
@@ -163,9 +186,12 @@ static gboolean pci_bus_plug_check(BusState *state, DeviceState *child, GError *
 
 static void pci_bus_plugged(BusState *state, DeviceState *child)
 {
-    PciHost *host = PCI_BUS(state)->host;
+    PCIBus *bus = PCI_BUS(state);
+    PciHost *host = bus->host;
 
-    if (host->ops->plugged) {
+    if (bus->hotplug) {
+        bus->hotplug->plugged(bus, PCI_DEVICE(child));
+    } else if (host->ops->plugged) {
         host->ops->plugged(host, PCI_DEVICE(child));
     }
 }
@@ -180,7 +206,9 @@ static void pci_bus_unplugged(BusState *state, DeviceState *child)
         return;
     }
     bus->devices[dev->devfn] = NULL;
-    if (bus->host->ops->unplugged) {
+    if (bus->hotplug) {
+        bus->hotplug->unplugged(bus, dev);
+    } else if (bus->host->ops->unplugged) {
         bus->host->ops->unplugged(bus->host, dev);
     }
     dev->bus = NULL;
@@ -189,16 +217,28 @@ static void pci_bus_unplugged(BusState *state, DeviceState *child)
 static gboolean pci_bus_unplug_request(BusState *state, DeviceState *child, GError **errp)
 {
     PCIBus *bus = PCI_BUS(state);
+    PCIDevice *dev = PCI_DEVICE(child);
 
-    if (!bus->host->ops->unplug_request) {
+    if (bus->no_hotplug) {
+        return error_set(errp, "Bus '%s' does not support hotplugging", state->bus_name);
+    }
+    if (!bus->hotplug && !bus->host->ops->unplug_request) {
         return FALSE;
     }
     if (child->pending_deleted_event) {
         return error_set(errp, "Device %s is already in the process of unplug", device_name(child));
     }
-    child->pending_deleted_event =
-        bus->host->ops->unplug_request(bus->host, PCI_DEVICE(child), errp);
+    child->pending_deleted_event = bus->hotplug
+                                       ? bus->hotplug->unplug_request(bus, dev, errp)
+                                       : bus->host->ops->unplug_request(bus->host, dev, errp);
     return child->pending_deleted_event;
+}
+
+PCIDevice *pci_bus_bridge(const PCIBus *bus)
+{
+    DeviceState *owner = bus->parent_obj.owner;
+
+    return owner && IS_PCI_DEVICE(owner) ? PCI_DEVICE(owner) : NULL;
 }
 
 /* --- names and listings --- */
@@ -211,11 +251,25 @@ char *pci_device_address(const PCIDevice *dev)
                            PCI_FUNC(devfn));
 }
 
+/* "0000:00:02.0:00.0": the root bus, then slot and function at each level, so that the path does
+ * not depend on how firmware numbers buses. */
 static char *pci_bus_device_path(DeviceState *child)
 {
-    g_autofree char *address = pci_device_address(PCI_DEVICE(child));
+    PCIDevice *dev = PCI_DEVICE(child);
+    g_autofree char *below = g_strdup("");
 
-    return g_strdup_printf("0000:%s", address);
+    for (;;) {
+        unsigned devfn = (unsigned)dev->devfn;
+        PCIDevice *bridge = dev->bus ? pci_bus_bridge(dev->bus) : NULL;
+        char *path = g_strdup_printf(":%02x.%x%s", PCI_SLOT(devfn), PCI_FUNC(devfn), below);
+        g_free(below);
+        below = path;
+        if (!bridge) {
+            break;
+        }
+        dev = bridge;
+    }
+    return g_strdup_printf("0000:%02x%s", dev->bus ? dev->bus->number : 0, below);
 }
 
 static const char *class_description(uint16_t class_id)
@@ -227,6 +281,8 @@ static const char *class_description(uint16_t class_id)
         return "Host bridge";
     case 0x0601:
         return "ISA bridge";
+    case 0x0604:
+        return "PCI bridge";
     default:
         return NULL;
     }
@@ -275,13 +331,47 @@ static void pci_bus_print_device(DeviceState *child, GString *out, int indent)
 
 /* --- the bus class --- */
 
-PCIBus *pci_bus_new(DeviceState *owner, const char *name, PciHost *host, unsigned devfn_min)
+static PCIBus *pci_bus_new_type(GType type, DeviceState *owner, const char *name, PciHost *host,
+                                unsigned devfn_min)
 {
-    PCIBus *bus = PCI_BUS(bus_new(TYPE_PCI_BUS, owner, name));
+    PCIBus *bus = PCI_BUS(bus_new(type, owner, name));
 
     bus->host = host;
     bus->devfn_min = devfn_min;
     return bus;
+}
+
+PCIBus *pci_bus_new(DeviceState *owner, const char *name, PciHost *host, unsigned devfn_min)
+{
+    return pci_bus_new_type(TYPE_PCI_BUS, owner, name, host, devfn_min);
+}
+
+PCIBus *pcie_bus_new(DeviceState *owner, const char *name, PciHost *host, unsigned devfn_min)
+{
+    return pci_bus_new_type(pcie_bus_get_type(), owner, name, host, devfn_min);
+}
+
+bool pcie_bus_is_root(const PCIBus *bus)
+{
+    return g_type_is_a(G_OBJECT_TYPE(bus), pcie_bus_get_type()) && !pci_bus_bridge(bus);
+}
+
+static void bus_set_memory(PCIBus *bus, MemoryMap *map)
+{
+    for (unsigned i = 0; i < G_N_ELEMENTS(bus->devices); i++) {
+        PCIDevice *dev = bus->devices[i];
+        /* A place is taken before its device is realized; it gets the map then. */
+        if (!dev || !dev->config) {
+            continue;
+        }
+        dma_space_set_map(&dev->dma, map);
+        for (unsigned j = 0; j < dev->parent_obj.child_buses->len; j++) {
+            BusState *below = dev->parent_obj.child_buses->pdata[j];
+            if (IS_PCI_BUS(below)) {
+                bus_set_memory(PCI_BUS(below), map);
+            }
+        }
+    }
 }
 
 void pci_host_set_memory(PciHost *host, PCIBus *bus, MemoryMap *map)
@@ -289,11 +379,8 @@ void pci_host_set_memory(PciHost *host, PCIBus *bus, MemoryMap *map)
     MemoryMap *old = host->memory;
 
     host->memory = memory_map_ref(map);
-    for (unsigned i = 0; bus && i < G_N_ELEMENTS(bus->devices); i++) {
-        /* A place is taken before its device is realized; it gets the map then. */
-        if (bus->devices[i] && bus->devices[i]->config) {
-            dma_space_set_map(&bus->devices[i]->dma, map);
-        }
+    if (bus) {
+        bus_set_memory(bus, map);
     }
     if (old) {
         memory_map_unref(old);
@@ -313,4 +400,17 @@ static void pci_bus_class_init(PCIBusClass *klass)
     bus_class->unplug_request = pci_bus_unplug_request;
     bus_class->device_path = pci_bus_device_path;
     bus_class->print_device = pci_bus_print_device;
+}
+
+static void pcie_bus_init(PcieBus *bus) {}
+
+static void pcie_bus_class_init(PcieBusClass *klass)
+{
+    ((ObjectClass *)klass)->qom_name = "PCIE";
+}
+
+void pci_bus_register_types(void)
+{
+    qom_register_type(TYPE_PCI_BUS);
+    qom_register_type(pcie_bus_get_type());
 }

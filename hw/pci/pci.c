@@ -13,7 +13,7 @@
  */
 #include <string.h>
 
-#include "hw/pci/pci.h"
+#include "hw/pci/pcie.h"
 
 G_DEFINE_ABSTRACT_TYPE(PCIDevice, pci_device, TYPE_DEVICE)
 
@@ -65,6 +65,52 @@ void pci_register_bar(PCIDevice *dev, unsigned n, uint8_t type, IoRegion *region
     }
 }
 
+/* A window of a bridge: what it passes on, from @base to @limit. */
+static bool window_holds(uint64_t base, uint64_t limit, uint64_t addr, uint64_t size)
+{
+    return base <= limit && addr >= base && addr + (size - 1) <= limit;
+}
+
+static uint64_t window_memory(const uint8_t *config, unsigned offset)
+{
+    return (uint64_t)(pci_get_word(config + offset) & 0xfff0) << 16;
+}
+
+/* Does @bridge pass on what goes to @bar at @addr (PCI-to-PCI bridge specification 1.2, 3.2.5)? */
+static bool bridge_forwards(const PCIDevice *bridge, const PciBar *bar, uint64_t addr)
+{
+    const uint8_t *config = bridge->config;
+    uint16_t cmd = command(bridge);
+
+    if (bar->type & PCI_BASE_ADDRESS_SPACE_IO) {
+        return (cmd & PCI_COMMAND_IO) &&
+               window_holds((config[PCI_IO_BASE] & 0xf0u) << 8,
+                            (config[PCI_IO_LIMIT] & 0xf0u) << 8 | 0xfff, addr, bar->size);
+    }
+    if (!(cmd & PCI_COMMAND_MEMORY)) {
+        return false;
+    }
+    return window_holds(window_memory(config, PCI_MEMORY_BASE),
+                        window_memory(config, PCI_MEMORY_LIMIT) | 0xfffff, addr, bar->size) ||
+           window_holds(window_memory(config, PCI_PREF_MEMORY_BASE) |
+                            (uint64_t)pci_get_long(config + PCI_PREF_BASE_UPPER32) << 32,
+                        window_memory(config, PCI_PREF_MEMORY_LIMIT) | 0xfffff |
+                            (uint64_t)pci_get_long(config + PCI_PREF_LIMIT_UPPER32) << 32,
+                        addr, bar->size);
+}
+
+static bool bridges_forward(const PCIDevice *dev, const PciBar *bar, uint64_t addr)
+{
+    PCIDevice *bridge = dev->bus ? pci_bus_bridge(dev->bus) : NULL;
+
+    for (; bridge; bridge = bridge->bus ? pci_bus_bridge(bridge->bus) : NULL) {
+        if (!bridge->config || !bridge_forwards(bridge, bar, addr)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Where BAR @n decodes by what its registers say, or UNMAPPED.  Address 0 and ranges that reach
  * the end of their space do not decode: they are what sizing leaves behind. */
 static uint64_t bar_decoded_address(const PCIDevice *dev, unsigned n)
@@ -92,7 +138,8 @@ static uint64_t bar_decoded_address(const PCIDevice *dev, unsigned n)
         }
     }
     addr = value & ~(bar->size - 1);
-    if (addr == 0 || addr + (bar->size - 1) < addr || addr + (bar->size - 1) > limit) {
+    if (addr == 0 || addr + (bar->size - 1) < addr || addr + (bar->size - 1) > limit ||
+        !bridges_forward(dev, bar, addr)) {
         return UNMAPPED;
     }
     return addr;
@@ -245,9 +292,44 @@ uint32_t pci_config_read(PCIDevice *dev, unsigned offset, unsigned size)
     return value;
 }
 
+/* Its own Bus Master Enable, and that of every bridge above. */
+static bool may_master(const PCIDevice *dev)
+{
+    const PCIDevice *d = dev;
+
+    while (d && d->config && (command(d) & PCI_COMMAND_MASTER)) {
+        PCIDevice *bridge = d->bus ? pci_bus_bridge(d->bus) : NULL;
+        if (!bridge) {
+            return true;
+        }
+        d = bridge;
+    }
+    return false;
+}
+
+void pci_bus_routes_changed(PCIBus *bus)
+{
+    for (unsigned i = 0; i < G_N_ELEMENTS(bus->devices); i++) {
+        PCIDevice *dev = bus->devices[i];
+        if (!dev || !dev->config || !dev->parent_obj.realized) {
+            continue;
+        }
+        if (dev->dma.enabled != may_master(dev)) {
+            dma_space_set_enabled(&dev->dma, may_master(dev));
+        }
+        bars_update(dev);
+        for (unsigned j = 0; j < dev->parent_obj.child_buses->len; j++) {
+            BusState *below = dev->parent_obj.child_buses->pdata[j];
+            if (IS_PCI_BUS(below)) {
+                pci_bus_routes_changed(PCI_BUS(below));
+            }
+        }
+    }
+}
+
 static void command_changed(PCIDevice *dev)
 {
-    bool master = command(dev) & PCI_COMMAND_MASTER;
+    bool master = may_master(dev);
 
     if (dev->dma.enabled != master) {
         dma_space_set_enabled(&dev->dma, master);
@@ -285,6 +367,9 @@ void pci_config_write(PCIDevice *dev, unsigned offset, uint32_t value, unsigned 
     if (klass->config_written) {
         klass->config_written(dev, offset, size);
     }
+    if (klass->is_express && !klass->is_bridge) {
+        pcie_endpoint_config_written(dev, offset, size);
+    }
 }
 
 void pci_config_loaded(PCIDevice *dev)
@@ -317,8 +402,10 @@ static void config_init(PCIDevice *dev)
     uint16_t sub_vendor = klass->subsystem_vendor_id, sub_id = klass->subsystem_id;
     uint8_t *config;
 
-    if (!dev->config_size) {
-        dev->config_size = PCI_CONFIG_SIZE;
+    dev->config_size =
+        klass->is_express && dev->bus->express ? PCIE_CONFIG_SIZE : PCI_CONFIG_SIZE;
+    if (klass->is_bridge && klass->is_express) {
+        dev->config_size = PCIE_CONFIG_SIZE;
     }
     dev->config = config = g_malloc0(dev->config_size);
     dev->wmask = g_malloc0(dev->config_size);
@@ -508,5 +595,6 @@ static void pci_device_class_init(PCIDeviceClass *klass)
 void hw_pci_register_types(void)
 {
     qom_register_type(TYPE_PCI_DEVICE);
-    qom_register_type(TYPE_PCI_BUS);
+    pci_bus_register_types();
+    pcie_root_port_register_types();
 }

@@ -13,6 +13,8 @@
 #include "hw/virtio/virtio-pci-internal.h"
 #include "hw/virtio/virtio-rng.h"
 
+#include "hw/pci/pcie.h"
+
 G_DEFINE_ABSTRACT_TYPE(VirtIOPCIProxy, virtio_pci, TYPE_PCI_DEVICE)
 
 #define VENDOR_ID         0x1af4
@@ -271,6 +273,7 @@ static gboolean virtio_pci_realize(PCIDevice *pci, GError **errp)
         return FALSE;
     }
     set_ids(proxy);
+    cap = pcie_endpoint_init(pci, cap);
     if (proxy->modern) {
         cap = virtio_pci_modern_init(proxy, cap);
     }
@@ -325,6 +328,7 @@ static void virtio_pci_class_init(VirtIOPCIProxyClass *klass)
     pci_class->config_read = virtio_pci_config_read;
     pci_class->config_written = virtio_pci_config_written;
     pci_class->vendor_id = VENDOR_ID;
+    pci_class->is_express = true;
     device_class->reset = virtio_pci_device_reset;
 }
 

@@ -47,8 +47,12 @@ void chardev_foreach(void (*fn)(Chardev *chr, void *opaque), void *opaque);
 void chardev_cleanup_all(void); /* at exit: flushes, closes, unlinks sockets we bound */
 
 const char *chardev_id(const Chardev *chr);
-char *chardev_filename(
-    const Chardev *chr); /* as query-chardev prints it: "unix:PATH,server=on"; g_free */
+const char *chardev_type(const Chardev *chr); /* "socket" */
+/* All types, with the options each takes besides "backend" and "id" (NULL-ended). */
+void chardev_foreach_type(void (*fn)(const char *type, const char *const *keys, void *opaque),
+                          void *opaque);
+char *
+chardev_filename(const Chardev *chr); /* as query-chardev prints it: "unix:PATH,server=on"; g_free */
 bool chardev_is_open(const Chardev *chr);
 bool chardev_in_use(const Chardev *chr);
 /* Blocks until a server made with wait=on has its first client; nothing for all others. */

@@ -58,7 +58,7 @@ static void test_refused(void)
         {"-display gtk", "'gtk'"},
         {"-vga std", "'std'"},
         {"-accel kvm", "kvm"},
-        {"-machine q35", "q35"},
+        {"-machine isapc", "isapc"},
         {"-machine pc,foo=1", "foo"},
         {"-machine pc,memory-backend=m9", "m9"},
         {"-numa node,memdev=m9", "m9"},

@@ -48,24 +48,52 @@ void pc_pci_hotplug_unplugged(PcPciHotplug *hotplug, PCIDevice *dev);
 /* A reset completes what was asked: the guest that should have answered is gone. */
 void pc_pci_hotplug_reset(PcPciHotplug *hotplug);
 
-/* The host bridge's outside: what connects PCI with the machine's ports, memory and interrupts. */
-struct PcHost {
+/* What the host bridges of PCs share (x86-pci-host.c). */
+typedef struct X86PciHost {
     DeviceState parent_obj;
     PciHost pci;
     MachineState *machine;
     PCIBus *bus;
-    PCIDevice *isa;               /* PIIX3: holds the PIRQ route registers */
     IoRegion address_port, data_port;
-    uint32_t config_address;      /* as written to 0xCF8 */
+    uint32_t config_address; /* as written to 0xCF8 */
+    bool in_dma;
+} X86PciHost;
+typedef struct X86PciHostClass {
+    DeviceClass parent_class;
+} X86PciHostClass;
+
+QOM_DECLARE_TYPE(X86PciHost, X86PciHostClass, x86_pci_host, X86_PCI_HOST)
+#define TYPE_X86_PCI_HOST (x86_pci_host_get_type())
+
+static inline X86PciHost *x86_pci_host_of(PciHost *pci)
+{
+    return (X86PciHost *)((char *)pci - offsetof(X86PciHost, pci));
+}
+
+/* In this order while realizing: prepare, make the bus with &host->pci, start. */
+void x86_pci_host_prepare(X86PciHost *host, const PciHostOps *ops);
+void x86_pci_host_start(X86PciHost *host, PCIBus *bus);
+void x86_pci_host_stop(X86PciHost *host);
+/* A device of the board, realized and reset; NULL with error. */
+PCIDevice *x86_pci_host_add(X86PciHost *host, GType type, unsigned devfn, GError **errp);
+/* For PciHostOps. */
+void x86_pci_host_msi_notify(PciHost *pci, PCIDevice *dev, unsigned vector, uint64_t addr,
+                             uint32_t data);
+void x86_pci_host_bar_mapped(PciHost *pci, PCIDevice *dev, unsigned n, uint64_t addr,
+                             bool enabled);
+
+/* The i440FX: interrupt routes, fw_cfg and hotplug registers. */
+struct PcHost {
+    X86PciHost parent_obj;
+    PCIDevice *isa;               /* PIIX3: holds the PIRQ route registers */
     int pirq_count[PC_PIRQS];     /* devices that assert it; atomic */
     uint32_t irq_lines;           /* levels as last told */
     BottomHalf *irq_bh;           /* interrupts that left another thread */
-    bool in_dma;
     FwCfg fw_cfg;
     PcPciHotplug hotplug;
 };
 typedef struct PcHostClass {
-    DeviceClass parent_class;
+    X86PciHostClass parent_class;
 } PcHostClass;
 
 QOM_DECLARE_TYPE(PcHost, PcHostClass, pc_host, PC_HOST)
@@ -74,10 +102,12 @@ QOM_DECLARE_TYPE(PcHost, PcHostClass, pc_host, PC_HOST)
 /* Bridge, bus and what sits on the board; NULL with error. */
 PcHost *pc_host_new(MachineState *machine, GError **errp);
 
-/* Registers the host bridge's types (pci-host.c). */
+/* Register the host bridges' types (pci-host.c, q35-host.c) and the q35 machines. */
 void pc_host_register_types(void);
 /* The machine without PCI (microvm.c). */
 void microvm_register_types(void);
+void q35_host_register_types(void);
+void q35_register_types(void);
 /* Registers the machines and all of hw/i386. */
 void hw_i386_register_types(void);
 

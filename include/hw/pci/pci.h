@@ -107,15 +107,26 @@ struct PCIDeviceClass {
     uint16_t vendor_id, device_id, class_id, subsystem_vendor_id, subsystem_id;
     uint8_t revision;
     bool is_bridge;
+    bool is_express; /* behind an Express port it has 4 KiB of configuration space */
 };
+
+/* Hotplug of one bus: what its bridge has to say.  NULL members: as the host's. */
+typedef struct PciBusHotplugOps {
+    gboolean (*plug_check)(PCIBus *bus, PCIDevice *dev, GError **errp);
+    void (*plugged)(PCIBus *bus, PCIDevice *dev);
+    gboolean (*unplug_request)(PCIBus *bus, PCIDevice *dev, GError **errp);
+    void (*unplugged)(PCIBus *bus, PCIDevice *dev);
+} PciBusHotplugOps;
 
 struct PCIBus {
     BusState parent_obj;
     PciHost *host;
     PCIDevice *devices[256]; /* by devfn */
     unsigned devfn_min;
-    uint8_t number;
-    bool express;
+    uint8_t number;  /* behind a bridge: as firmware numbered it, 0 before */
+    bool express;    /* behind an Express port: one slot, and no I/O ports to give away */
+    bool no_hotplug; /* devices come and go with the machine only */
+    const PciBusHotplugOps *hotplug; /* NULL: the host's */
 };
 struct PCIBusClass {
     BusClass parent_class;
@@ -135,6 +146,11 @@ void pci_host_set_memory(PciHost *host, PCIBus *bus, MemoryMap *map);
 /* Configuration space.  @size 1, 2, 4; reads past the end are all ones. */
 uint32_t pci_config_read(PCIDevice *dev, unsigned offset, unsigned size);
 void pci_config_write(PCIDevice *dev, unsigned offset, uint32_t value, unsigned size);
+
+/* A bridge above changed: what each device of @bus decodes and may reach is derived again. */
+void pci_bus_routes_changed(PCIBus *bus);
+/* The bridge that @bus is behind, or NULL. */
+PCIDevice *pci_bus_bridge(const PCIBus *bus);
 
 /* config[] was replaced whole (a saved state): derive everything that hangs on it again. */
 void pci_config_loaded(PCIDevice *dev);
@@ -182,6 +198,7 @@ void msix_vector_unuse(PCIDevice *dev, unsigned vector);
 /* After the control word changed (pci.c): takes over Enable and Function Mask, fires what waits. */
 void msix_control_written(PCIDevice *dev);
 
+void pci_bus_register_types(void);
 /* Registers the types of hw/pci. */
 void hw_pci_register_types(void);
 
