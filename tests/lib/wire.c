@@ -11,6 +11,7 @@
 #include <linux/sockios.h>
 #include <net/ethernet.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -169,16 +170,24 @@ size_t wire_recv(Wire *wire, struct virtio_net_hdr_v1 *header, uint8_t frame[sta
     return (size_t)n - HEADER;
 }
 
+/* A bridge that comes up joins the group of multicast snoopers, and reports that by IGMP. */
+static bool is_from_bridge(const uint8_t *frame, size_t size)
+{
+    return size > 23 && frame[12] == 0x08 && frame[13] == 0x00 && frame[23] == IPPROTO_IGMP;
+}
+
 size_t wire_far_recv(Wire *wire, uint8_t frame[static WIRE_MAX], unsigned ms)
 {
     ssize_t n;
 
-    if (!await(wire->far_fd, ms)) {
-        return 0;
-    }
-    n = read(wire->far_fd, frame, WIRE_MAX);
-    if (n < 0) {
-        g_error("far tap: %s", g_strerror(errno));
-    }
+    do {
+        if (!await(wire->far_fd, ms)) {
+            return 0;
+        }
+        n = read(wire->far_fd, frame, WIRE_MAX);
+        if (n < 0) {
+            g_error("far tap: %s", g_strerror(errno));
+        }
+    } while (is_from_bridge(frame, (size_t)n));
     return (size_t)n;
 }
