@@ -63,10 +63,14 @@ static const NetFeature net_features[] = {
     {VIRTIO_NET_F_CTRL_MAC_ADDR, "ctrl_mac_addr", 0, NEEDS_CTRL_VQ},
     {VIRTIO_NET_F_CTRL_GUEST_OFFLOADS, "ctrl_guest_offloads", 0, NEEDS_CTRL_VQ},
     {VIRTIO_NET_F_GUEST_ANNOUNCE, "guest_announce", 0, NEEDS_CTRL_VQ},
+    {VIRTIO_NET_F_MQ, "mq", 0, NEEDS_CTRL_VQ},
+    {VIRTIO_NET_F_RSS, "rss", 0, NEEDS_CTRL_VQ},
+    {VIRTIO_NET_F_HASH_REPORT, "hash", 0, NEEDS_CTRL_VQ},
+    {VIRTIO_NET_F_HASH_TUNNEL, "hash_tunnel", 0, F(RSS) | F(HASH_REPORT), "rss"},
+    {VIRTIO_NET_F_NOTF_COAL, "notf_coal", 0, NEEDS_CTRL_VQ},
+    {VIRTIO_NET_F_VQ_NOTF_COAL, "vq_notf_coal", 0, NEEDS_CTRL_VQ},
+    {VIRTIO_NET_F_DEVICE_STATS, "device_stats", 0, NEEDS_CTRL_VQ},
     /* Refused by name when asked for (virtio-net-props.c). */
-    {VIRTIO_NET_F_MQ, NULL, CAP_NEVER},
-    {VIRTIO_NET_F_RSS, NULL, CAP_NEVER},
-    {VIRTIO_NET_F_HASH_REPORT, NULL, CAP_NEVER},
     {VIRTIO_NET_F_RSC_EXT, NULL, CAP_NEVER},
     {VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO, NULL, CAP_NEVER},
     {VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO_CSUM, NULL, CAP_NEVER},
@@ -99,11 +103,15 @@ const char *const virtio_net_feature_names[128] = {
     NAME(GUEST_ANNOUNCE),
     NAME(MQ),
     NAME(CTRL_MAC_ADDR),
+    NAME(DEVICE_STATS),
+    NAME(HASH_TUNNEL),
+    NAME(VQ_NOTF_COAL),
     NAME(NOTF_COAL),
     NAME(GUEST_USO4),
     NAME(GUEST_USO6),
     NAME(HOST_USO),
     NAME(HASH_REPORT),
+    NAME(GUEST_HDRLEN),
     NAME(RSS),
     NAME(RSC_EXT),
     NAME(STANDBY),
@@ -120,6 +128,7 @@ size_t virtio_net_config_length(VirtioFeatures features)
         VirtioFeatures features;
         size_t end;
     } fields[] = {
+        {F(HASH_TUNNEL), 28},          /* up to supported_tunnel_types */
         {F(RSS) | F(HASH_REPORT), 24}, /* up to supported_hash_types */
         {F(SPEED_DUPLEX), 17},         {F(MTU), 12}, {F(MQ), 10}, {F(STATUS), 8},
     };
@@ -198,66 +207,104 @@ VirtioFeatures virtio_net_get_features(VirtIODevice *vdev, VirtioFeatures wanted
     return offered;
 }
 
-uint64_t virtio_net_guest_offload_mask(void)
+/* The offloads beyond bit 63 have other places in the 64 bits of GUEST_OFFLOADS_SET. */
+static const struct {
+    unsigned feature, mapped;
+} mapped_offloads[] = {
+    {VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO, VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO_MAPPED},
+    {VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO_CSUM, VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO_CSUM_MAPPED},
+};
+
+uint64_t virtio_net_guest_offloads(VirtioFeatures features)
 {
-    return (uint64_t)(F(GUEST_CSUM) | F(GUEST_TSO4) | F(GUEST_TSO6) | F(GUEST_ECN) | F(GUEST_UFO) |
-                      F(GUEST_USO4) | F(GUEST_USO6));
+    uint64_t offloads =
+        (uint64_t)(features & (F(GUEST_CSUM) | F(GUEST_TSO4) | F(GUEST_TSO6) | F(GUEST_ECN) |
+                               F(GUEST_UFO) | F(GUEST_USO4) | F(GUEST_USO6)));
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(mapped_offloads); i++) {
+        if (features & VIRTIO_FEATURE(mapped_offloads[i].feature)) {
+            offloads |= UINT64_C(1) << mapped_offloads[i].mapped;
+        }
+    }
+    return offloads;
 }
 
-void virtio_net_offloads_from_features(uint64_t features, NetOffloads *offloads)
+void virtio_net_offloads_to_peer(uint64_t guest, NetOffloads *offloads)
 {
-    bool csum = features & (uint64_t)F(GUEST_CSUM);
+    bool csum = guest & (uint64_t)F(GUEST_CSUM);
 
     /* Segments have partial checksums: without the one a guest cannot have the other, whatever
      * GUEST_OFFLOADS_SET leaves on. */
     *offloads = (NetOffloads){
         .csum = csum,
-        .tso4 = csum && features & (uint64_t)F(GUEST_TSO4),
-        .tso6 = csum && features & (uint64_t)F(GUEST_TSO6),
-        .ufo = csum && features & (uint64_t)F(GUEST_UFO),
-        .uso4 = csum && features & (uint64_t)F(GUEST_USO4),
-        .uso6 = csum && features & (uint64_t)F(GUEST_USO6),
+        .tso4 = csum && guest & (uint64_t)F(GUEST_TSO4),
+        .tso6 = csum && guest & (uint64_t)F(GUEST_TSO6),
+        .ufo = csum && guest & (uint64_t)F(GUEST_UFO),
+        .uso4 = csum && guest & (uint64_t)F(GUEST_USO4),
+        .uso6 = csum && guest & (uint64_t)F(GUEST_USO6),
+        .tunnel = csum && guest >> VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO_MAPPED & 1,
+        .tunnel_csum = csum && guest >> VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO_CSUM_MAPPED & 1,
     };
-    offloads->ecn = (offloads->tso4 || offloads->tso6) && features & (uint64_t)F(GUEST_ECN);
+    offloads->ecn = (offloads->tso4 || offloads->tso6) && guest & (uint64_t)F(GUEST_ECN);
+    offloads->tunnel_csum = offloads->tunnel_csum && offloads->tunnel;
 }
 
 void virtio_net_apply_offloads(VirtIONet *n)
 {
-    NetOffloads offloads;
+    virtio_net_offloads_to_peer(n->ctrl.guest_offloads, &n->rx_offloads);
+    for (unsigned i = 0; i < n->queue_pairs; i++) {
+        NetClient *nc = n->queues[i].nc;
 
-    if (!n->nc || !n->nc->vnet_hdr_len) {
-        return;
-    }
-    virtio_net_offloads_from_features(n->ctrl.guest_offloads, &offloads);
-    if (!net_peer_set_offloads(n->nc, &offloads)) {
-        log_printf("virtio-net: %s: the back end does not take the driver's offloads", n->nc->name);
+        if (nc && nc->vnet_hdr_len && !net_peer_set_offloads(nc, &n->rx_offloads)) {
+            log_printf("virtio-net: %s: the back end does not take the driver's offloads",
+                       nc->name);
+        }
     }
 }
 
 /* Frames to and from the peer have a header of the guest's length if the peer can, else of the
  * length that every kernel knows, else none. */
-static void apply_header(VirtIONet *n)
+static void apply_header(NetClient *nc, unsigned guest_hdr_len)
 {
     NetCaps caps = {0};
 
-    if (!n->nc || !n->nc->peer) {
+    if (!nc || !nc->peer) {
         return;
     }
-    net_peer_caps(n->nc, &caps);
-    if (caps.vnet_hdr && (net_peer_set_vnet_hdr_len(n->nc, n->guest_hdr_len) ||
-                          net_peer_set_vnet_hdr_len(n->nc, VIRTIO_NET_HDR_LEN_SHORT))) {
+    net_peer_caps(nc, &caps);
+    if (caps.vnet_hdr && (net_peer_set_vnet_hdr_len(nc, guest_hdr_len) ||
+                          net_peer_set_vnet_hdr_len(nc, VIRTIO_NET_HDR_LEN_SHORT))) {
         return;
     }
-    net_peer_set_vnet_hdr_len(n->nc, 0);
+    net_peer_set_vnet_hdr_len(nc, 0);
+}
+
+/* Length of the header (virtio 1.4, 5.1.6): tunnel fields lie behind those of the hash. */
+static unsigned header_length(VirtioFeatures features)
+{
+    if (features & (F(GUEST_UDP_TUNNEL_GSO) | F(HOST_UDP_TUNNEL_GSO))) {
+        return VIRTIO_NET_HDR_LEN_TUNNEL;
+    }
+    if (features & F(HASH_REPORT)) {
+        return VIRTIO_NET_HDR_LEN_HASH;
+    }
+    return features & (VIRTIO_FEATURE(VIRTIO_F_VERSION_1) | F(MRG_RXBUF))
+               ? VIRTIO_NET_HDR_LEN_FULL
+               : VIRTIO_NET_HDR_LEN_SHORT;
 }
 
 void virtio_net_apply_features(VirtIONet *n, VirtioFeatures features)
 {
-    bool full = features & (VIRTIO_FEATURE(VIRTIO_F_VERSION_1) | F(MRG_RXBUF));
-
     n->mergeable = features & F(MRG_RXBUF);
-    n->guest_hdr_len = full ? VIRTIO_NET_HDR_LEN_FULL : VIRTIO_NET_HDR_LEN_SHORT;
-    n->ctrl.guest_offloads = (uint64_t)features & virtio_net_guest_offload_mask();
-    apply_header(n);
+    n->hash_report = features & F(HASH_REPORT);
+    n->rsc_ext = features & F(RSC_EXT);
+    n->guest_hdr_len = header_length(features);
+    n->rx_mtu = features & F(MTU) ? n->conf.mtu : 0;
+    n->rx_look =
+        features & (F(RSS) | F(HASH_REPORT) | F(RSC_EXT)) ? FRAME_HEAD_SIZE : RX_FILTER_HEAD_SIZE;
+    n->ctrl.guest_offloads = virtio_net_guest_offloads(features);
+    for (unsigned i = 0; i < n->queue_pairs; i++) {
+        apply_header(n->queues[i].nc, n->guest_hdr_len);
+    }
     virtio_net_apply_offloads(n);
 }

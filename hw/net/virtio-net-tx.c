@@ -184,14 +184,6 @@ static unsigned tx_offer(VirtIONetQueue *q, unsigned at, unsigned run)
     }
 }
 
-static void tx_interrupt(VirtIONetQueue *q)
-{
-    if (virtqueue_should_interrupt(q->tx_vq)) {
-        q->tx_stats.interrupts++;
-        virtio_notify_now(&q->n->parent_obj, q->tx_vq);
-    }
-}
-
 /* Drops the first @done slots. */
 static void tx_hand_advance(TxHand *hand, unsigned done)
 {
@@ -229,7 +221,7 @@ static unsigned tx_send_hand(VirtIONetQueue *q)
     if (at) {
         virtqueue_flush(q->tx_vq, at);
         q->tx_stats.batches++;
-        tx_interrupt(q);
+        virtio_net_coal_used(&q->tx_coal, at);
     }
     tx_hand_advance(hand, at);
     return at;
@@ -377,6 +369,7 @@ void virtio_net_tx_init(VirtIONetQueue *q)
     VirtIONetConf *conf = &q->n->conf;
 
     q->tx_bounce = g_malloc(NET_MAX_FRAME);
+    virtio_net_coal_init(&q->tx_coal, q->n, q->n->loop, q->tx_vq, &q->tx_stats.interrupts);
     q->tx_bh = bh_new(q->n->loop, tx_notified, q);
     q->writable_bh = bh_new(q->n->loop, tx_writable, q);
     tx_scheduler_init(&q->tx, q->n->loop, tx_policy_find(conf->tx), conf->tx_burst,
@@ -386,6 +379,7 @@ void virtio_net_tx_init(VirtIONetQueue *q)
 void virtio_net_tx_cleanup(VirtIONetQueue *q)
 {
     tx_scheduler_cleanup(&q->tx);
+    virtio_net_coal_reset(&q->tx_coal);
     bh_delete(q->tx_bh);
     bh_delete(q->writable_bh);
     g_free(q->tx_bounce);
@@ -401,11 +395,13 @@ void virtio_net_tx_start(VirtIONetQueue *q)
 void virtio_net_tx_stop(VirtIONetQueue *q)
 {
     tx_scheduler_stop(&q->tx);
+    virtio_net_coal_stop(&q->tx_coal);
 }
 
 void virtio_net_tx_reset(VirtIONetQueue *q)
 {
     tx_scheduler_reset(&q->tx);
+    virtio_net_coal_reset(&q->tx_coal);
     bh_cancel(q->tx_bh);
     q->tx_hand.count = 0;
 }
