@@ -198,7 +198,7 @@ size_t frame_transport_len(const uint8_t *head, size_t size, const FrameInfo *in
 
 /* --- checksums --- */
 
-uint16_t frame_fold(uint64_t sum)
+uint16_t csum_fold(uint64_t sum)
 {
     sum = (sum >> 32) + (uint32_t)sum;
     sum = (sum >> 32) + (uint32_t)sum;
@@ -238,15 +238,15 @@ static uint64_t sum_native(const uint8_t *p, size_t size)
     return a + b;
 }
 
-uint64_t frame_sum(uint64_t sum, const void *data, size_t size, bool odd)
+uint64_t csum_add(uint64_t sum, const void *data, size_t size, bool odd)
 {
     /* RFC 1071 (2)(B): the sum of swapped words is the swapped sum. */
-    uint16_t part = htobe16(frame_fold(sum_native(data, size)));
+    uint16_t part = htobe16(csum_fold(sum_native(data, size)));
 
     return sum + (odd ? (uint16_t)(part << 8 | part >> 8) : part);
 }
 
-uint64_t frame_sum_iov(uint64_t sum, const struct iovec *iov, unsigned cnt, size_t offset,
+uint64_t csum_add_iov(uint64_t sum, const struct iovec *iov, unsigned cnt, size_t offset,
                        size_t bytes)
 {
     bool odd = false;
@@ -259,7 +259,7 @@ uint64_t frame_sum_iov(uint64_t sum, const struct iovec *iov, unsigned cnt, size
             continue;
         }
         len = len - offset < bytes ? len - offset : bytes;
-        sum = frame_sum(sum, (const uint8_t *)iov[i].iov_base + offset, len, odd);
+        sum = csum_add(sum, (const uint8_t *)iov[i].iov_base + offset, len, odd);
         odd ^= len & 1;
         bytes -= len;
         offset = 0;
@@ -267,12 +267,12 @@ uint64_t frame_sum_iov(uint64_t sum, const struct iovec *iov, unsigned cnt, size
     return sum;
 }
 
-uint64_t frame_sum_pseudo(const uint8_t *head, const FrameInfo *info, uint32_t length)
+uint64_t csum_add_pseudo(const uint8_t *head, const FrameInfo *info, uint32_t length)
 {
     uint64_t sum = (uint64_t)info->protocol + (length >> 16) + (length & 0xffff);
 
     if (info->ip_version == 4) {
-        return frame_sum(sum, head + info->l3 + 12, 8, false);
+        return csum_add(sum, head + info->l3 + 12, 8, false);
     }
-    return frame_sum(sum, head + info->l3 + 8, 32, false);
+    return csum_add(sum, head + info->l3 + 8, 32, false);
 }

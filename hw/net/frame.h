@@ -67,12 +67,12 @@ static inline void frame_put32(uint8_t *p, uint32_t value)
  * One's complement sums (RFC 1071), kept unfolded in 64 bits: big enough for any frame.  Words are
  * big-endian whatever the host is; @odd: the first byte is the second half of a word.
  */
-uint64_t frame_sum(uint64_t sum, const void *data, size_t size, bool odd);
-uint64_t frame_sum_iov(uint64_t sum, const struct iovec *iov, unsigned cnt, size_t offset,
+uint64_t csum_add(uint64_t sum, const void *data, size_t size, bool odd);
+uint64_t csum_add_iov(uint64_t sum, const struct iovec *iov, unsigned cnt, size_t offset,
                        size_t bytes);
 /* Of the pseudo-header for @length bytes of transport. */
-uint64_t frame_sum_pseudo(const uint8_t *head, const FrameInfo *info, uint32_t length);
+uint64_t csum_add_pseudo(const uint8_t *head, const FrameInfo *info, uint32_t length);
 /* To 16 bits, not inverted. */
-uint16_t frame_fold(uint64_t sum);
+uint16_t csum_fold(uint64_t sum);
 
 #endif

@@ -93,6 +93,7 @@ void tx_scheduler_writable(TxScheduler *s); /* the peer takes packets again */
 typedef enum TxKind {
     TX_DIRECT, /* its packet lies over guest memory */
     TX_COPY,   /* goes through the bounce buffer, on its own */
+    TX_SOFT,   /* needs offloads that the peer does not do (virtio-net-tx-soft.c) */
     TX_BAD,    /* returned unsent */
 } TxKind;
 
@@ -104,7 +105,11 @@ typedef struct TxHand {
     NetPacket pkts[TX_BATCH];
     uint32_t sizes[TX_BATCH]; /* of the frame, header not counted */
     uint8_t kinds[TX_BATCH];  /* TxKind */
+    uint8_t flags[TX_BATCH];  /* of the header, where anybody asks (tx_look) */
+    uint8_t gso[TX_BATCH];    /* its gso_type */
 } TxHand;
+
+typedef struct TxSoft TxSoft;
 
 /* When a flush waits a moment for more: see tx_linger(). */
 typedef struct TxLinger {
@@ -160,6 +165,8 @@ struct VirtIONetQueue {
     TxScheduler tx;
     TxHand tx_hand;
     uint8_t *tx_bounce; /* NET_MAX_FRAME bytes */
+    struct iovec tx_bounce_iov;
+    TxSoft *tx_soft; /* NULL until the first frame that needs it */
     TxLinger tx_linger;
     VirtIONetTxStats tx_stats;
     VirtIONetCsumStats tx_csum;
@@ -197,6 +204,16 @@ void virtio_net_tx_stop(VirtIONetQueue *q);
 void virtio_net_tx_reset(VirtIONetQueue *q);
 void virtio_net_tx_handler(VirtIODevice *vdev, VirtQueue *vq);
 void virtio_net_tx_writable(NetClient *nc);
+
+/* virtio-net-tx-soft.c */
+/* Must the device do what such a header asks for? */
+bool virtio_net_tx_is_soft(const VirtIONet *n, uint8_t flags, uint8_t gso_type);
+void virtio_net_tx_soft_alloc(VirtIONetQueue *q);
+/* Offers the hand's slots [at, at + run), all TX_SOFT or turned TX_BAD meanwhile; returns how many
+ * are finished with. */
+unsigned virtio_net_tx_send_soft(VirtIONetQueue *q, unsigned at, unsigned run);
+/* The hand's first frame is another one now. */
+void virtio_net_tx_soft_forget(VirtIONetQueue *q);
 
 /* virtio-net-rx.c; as above */
 
@@ -315,9 +332,9 @@ void virtio_net_device_stats(VirtIONet *n, unsigned index, unsigned type, uint64
 /* virtio-net-offload.c */
 /* Length of the configuration space that @features need (virtio 1.2, 5.1.4). */
 size_t virtio_net_config_length(VirtioFeatures features);
-/* @wanted without what this version lacks, what a peer of @caps cannot do, and what has lost a
- * feature that it depends on. */
-VirtioFeatures virtio_net_mask_features(VirtioFeatures wanted, const NetCaps *caps);
+/* @wanted without what this version lacks, what a peer of @caps cannot do nor (@soft) the device
+ * for it, and what has lost a feature that it depends on. */
+VirtioFeatures virtio_net_mask_features(VirtioFeatures wanted, const NetCaps *caps, bool soft);
 VirtioFeatures virtio_net_get_features(VirtIODevice *vdev, VirtioFeatures wanted, GError **errp);
 /* What may be sent to a guest that takes these. */
 void virtio_net_offloads_to_peer(uint64_t guest_offloads, NetOffloads *offloads);

@@ -6,9 +6,8 @@
  * sense without (virtio 1.2, 5.1.3.1).  A feature that is on by default is masked where it cannot
  * be had; one that the user asked for by name is an error then.  From the driver's answer follow
  * the length of the header in front of frames and what the peer may send: both are told to the
- * peer.  A peer without such a header never sees one, and then no offload is offered.
- *
- * Doing offloads in software (x-soft-offloads) is not here.
+ * peer.  A peer without such a header never sees one; what the driver may ask for nevertheless is
+ * done by the device (virtio-net-tx-soft.c, -rx-header.c), unless x-soft-offloads=off.
  */
 #include <string.h>
 
@@ -34,6 +33,7 @@ typedef struct NetFeature {
     unsigned caps;        /* all of them */
     VirtioFeatures needs; /* any of them; 0: none */
     const char *needs_property;
+    bool soft; /* the device can do it for a peer that cannot (x-soft-offloads) */
 } NetFeature;
 
 #define F(name)          VIRTIO_FEATURE(VIRTIO_NET_F_##name)
@@ -43,14 +43,15 @@ typedef struct NetFeature {
 
 /* In an order in which every feature comes after those it needs. */
 static const NetFeature net_features[] = {
-    {VIRTIO_NET_F_CSUM, "csum", CAP_CSUM},
+    {VIRTIO_NET_F_CSUM, "csum", CAP_CSUM, .soft = true},
     {VIRTIO_NET_F_GUEST_CSUM, "guest_csum", CAP_CSUM},
-    {VIRTIO_NET_F_GSO, "gso", CAP_TSO4 | CAP_TSO6 | CAP_ECN, NEEDS_CSUM},
-    {VIRTIO_NET_F_HOST_TSO4, "host_tso4", CAP_TSO4, NEEDS_CSUM},
-    {VIRTIO_NET_F_HOST_TSO6, "host_tso6", CAP_TSO6, NEEDS_CSUM},
-    {VIRTIO_NET_F_HOST_ECN, "host_ecn", CAP_ECN, F(HOST_TSO4) | F(HOST_TSO6), "host_tso4"},
+    {VIRTIO_NET_F_GSO, "gso", CAP_TSO4 | CAP_TSO6 | CAP_ECN, NEEDS_CSUM, .soft = true},
+    {VIRTIO_NET_F_HOST_TSO4, "host_tso4", CAP_TSO4, NEEDS_CSUM, .soft = true},
+    {VIRTIO_NET_F_HOST_TSO6, "host_tso6", CAP_TSO6, NEEDS_CSUM, .soft = true},
+    {VIRTIO_NET_F_HOST_ECN, "host_ecn", CAP_ECN, F(HOST_TSO4) | F(HOST_TSO6), "host_tso4",
+     .soft = true},
     {VIRTIO_NET_F_HOST_UFO, "host_ufo", CAP_UFO, NEEDS_CSUM},
-    {VIRTIO_NET_F_HOST_USO, "host_uso", CAP_USO4 | CAP_USO6, NEEDS_CSUM},
+    {VIRTIO_NET_F_HOST_USO, "host_uso", CAP_USO4 | CAP_USO6, NEEDS_CSUM, .soft = true},
     {VIRTIO_NET_F_GUEST_TSO4, "guest_tso4", CAP_TSO4, NEEDS_GUEST_CSUM},
     {VIRTIO_NET_F_GUEST_TSO6, "guest_tso6", CAP_TSO6, NEEDS_GUEST_CSUM},
     {VIRTIO_NET_F_GUEST_ECN, "guest_ecn", CAP_ECN, F(GUEST_TSO4) | F(GUEST_TSO6), "guest_tso4"},
@@ -70,6 +71,8 @@ static const NetFeature net_features[] = {
     {VIRTIO_NET_F_NOTF_COAL, "notf_coal", 0, NEEDS_CTRL_VQ},
     {VIRTIO_NET_F_VQ_NOTF_COAL, "vq_notf_coal", 0, NEEDS_CTRL_VQ},
     {VIRTIO_NET_F_DEVICE_STATS, "device_stats", 0, NEEDS_CTRL_VQ},
+    {VIRTIO_NET_F_GUEST_HDRLEN, "guest_hdrlen", 0,
+     F(HOST_TSO4) | F(HOST_TSO6) | F(HOST_UFO) | F(HOST_USO), "host_tso4"},
     /* Refused by name when asked for (virtio-net-props.c). */
     {VIRTIO_NET_F_RSC_EXT, NULL, CAP_NEVER},
     {VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO, NULL, CAP_NEVER},
@@ -153,14 +156,14 @@ static unsigned caps_to_bits(const NetCaps *caps)
            (o->uso6 ? CAP_USO6 : 0);
 }
 
-VirtioFeatures virtio_net_mask_features(VirtioFeatures wanted, const NetCaps *caps)
+VirtioFeatures virtio_net_mask_features(VirtioFeatures wanted, const NetCaps *caps, bool soft)
 {
     unsigned have = caps_to_bits(caps);
 
     for (unsigned i = 0; i < G_N_ELEMENTS(net_features); i++) {
         const NetFeature *f = &net_features[i];
 
-        if ((f->caps & ~have) || (f->needs && !(wanted & f->needs))) {
+        if (((f->caps & ~have) && !(soft && f->soft)) || (f->needs && !(wanted & f->needs))) {
             wanted &= ~VIRTIO_FEATURE(f->bit);
         }
     }
@@ -172,7 +175,7 @@ static gboolean feature_error(VirtIONet *n, const NetFeature *f, unsigned have, 
 {
     NetClient *peer = n->nc ? n->nc->peer : NULL;
 
-    if (!(f->caps & ~have)) {
+    if (!(f->caps & ~have) || (f->soft && n->conf.soft_offloads)) {
         return error_set(errp, "%s=on is not possible without %s=on", f->property,
                          f->needs_property);
     }
@@ -193,7 +196,7 @@ VirtioFeatures virtio_net_get_features(VirtIODevice *vdev, VirtioFeatures wanted
         net_peer_caps(n->nc, &caps);
     }
 
-    VirtioFeatures offered = virtio_net_mask_features(wanted, &caps);
+    VirtioFeatures offered = virtio_net_mask_features(wanted, &caps, n->conf.soft_offloads);
 
     for (unsigned i = 0; i < G_N_ELEMENTS(net_features); i++) {
         const NetFeature *f = &net_features[i];
@@ -293,6 +296,35 @@ static unsigned header_length(VirtioFeatures features)
                : VIRTIO_NET_HDR_LEN_SHORT;
 }
 
+/* What is left to the device of what a driver of @features may ask for. */
+static void apply_soft(VirtIONet *n, VirtioFeatures features)
+{
+    static const struct {
+        VirtioFeatures feature;
+        unsigned caps;
+    } host[] = {
+        {F(CSUM), CAP_CSUM},
+        {F(HOST_TSO4) | F(GSO), CAP_TSO4},
+        {F(HOST_TSO6) | F(GSO), CAP_TSO6},
+        {F(HOST_ECN) | F(GSO), CAP_ECN},
+        {F(HOST_USO), CAP_USO4 | CAP_USO6},
+    };
+    NetCaps caps = {0};
+    unsigned have;
+
+    if (n->nc && n->nc->vnet_hdr_len) {
+        net_peer_caps(n->nc, &caps);
+    }
+    have = caps_to_bits(&caps);
+    n->tx_native = have ? caps.offloads : (NetOffloads){0};
+    n->tx_soft = false;
+    for (unsigned i = 0; i < G_N_ELEMENTS(host) && n->conf.soft_offloads; i++) {
+        n->tx_soft |= features & F(CSUM) && features & host[i].feature && (host[i].caps & ~have);
+    }
+    n->tx_count = features & F(DEVICE_STATS);
+    n->tx_look = n->tx_soft || n->tx_count;
+}
+
 void virtio_net_apply_features(VirtIONet *n, VirtioFeatures features)
 {
     n->mergeable = features & F(MRG_RXBUF);
@@ -306,5 +338,6 @@ void virtio_net_apply_features(VirtIONet *n, VirtioFeatures features)
     for (unsigned i = 0; i < n->queue_pairs; i++) {
         apply_header(n->queues[i].nc, n->guest_hdr_len);
     }
+    apply_soft(n, features);
     virtio_net_apply_offloads(n);
 }

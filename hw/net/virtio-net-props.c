@@ -57,7 +57,7 @@ const Property virtio_net_props[] = {
     PROP_BOOL("x-mtu-bypass-backend", VirtIONet, conf.mtu_bypass_backend, true,
               "host_mtu is advised whatever the back end says"),
     PROP_BOOL("x-soft-offloads", VirtIONet, conf.soft_offloads, true,
-              "Offloads by the device for peers without a vnet header; not in this version"),
+              "The device does transmit offloads that the back end cannot"),
     PROP_UINT32("rsc_interval", VirtIONet, conf.rsc_interval_ns, VIRTIO_NET_RSC_INTERVAL_DEFAULT,
                 "Receive coalescing, ns; not in this version"),
 
@@ -159,9 +159,6 @@ static gboolean check_absent(VirtIONet *n, GError **errp)
 
     if (conf->failover) {
         return refuse(errp, "failover=on");
-    }
-    if (conf->soft_offloads && property_was_set(OBJECT(n), "x-soft-offloads")) {
-        return refuse(errp, "x-soft-offloads=on");
     }
     if (conf->tx_latency_ns != VIRTIO_NET_TX_LATENCY_DEFAULT_NS) {
         return refuse(errp, "x-txlatency, which belongs to tx=adaptive,");

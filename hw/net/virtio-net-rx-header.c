@@ -65,7 +65,7 @@ static bool complete_checksum(RxFrame *frame, size_t start, size_t offset)
     if (start + offset + 2 > frame->size) {
         return false;
     }
-    sum = (uint16_t)~frame_fold(frame_sum_iov(0, frame->pkt->iov, frame->pkt->iovcnt,
+    sum = (uint16_t)~csum_fold(csum_add_iov(0, frame->pkt->iov, frame->pkt->iovcnt,
                                               frame->skip + start, frame->size - start));
     frame->csum_at = (uint16_t)(start + offset);
     frame_put16(frame->csum, sum ? sum : 0xffff); /* 0 means "none" in UDP */

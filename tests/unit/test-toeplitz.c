@@ -419,13 +419,13 @@ static void test_sums(void)
         }
         sum = (sum >> 16) + (sum & 0xffff);
         sum = (sum >> 16) + (sum & 0xffff);
-        g_assert_cmphex(frame_fold(frame_sum(0, bytes, size, false)), ==, sum);
+        g_assert_cmphex(csum_fold(csum_add(0, bytes, size, false)), ==, sum);
 
         size_t cut = size ? (size_t)g_random_int_range(0, (int)size) : 0;
         struct iovec iov[] = {{bytes, cut}, {bytes + cut, 0}, {bytes + cut, size - cut}};
-        g_assert_cmphex(frame_fold(frame_sum_iov(0, iov, 3, 0, size)), ==, sum);
+        g_assert_cmphex(csum_fold(csum_add_iov(0, iov, 3, 0, size)), ==, sum);
     }
-    g_assert_cmphex(frame_fold(UINT64_MAX), ==, 0xffff);
+    g_assert_cmphex(csum_fold(UINT64_MAX), ==, 0xffff);
 }
 
 int main(int argc, char **argv)

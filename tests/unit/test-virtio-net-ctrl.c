@@ -369,7 +369,7 @@ static void test_features_masked(void)
 
     /* Offloads without a header would be lies. */
     caps.offloads.csum = caps.offloads.tso4 = true;
-    got = virtio_net_mask_features(all, &caps);
+    got = virtio_net_mask_features(all, &caps, false);
     g_assert_false(got & (F(CSUM) | F(GUEST_CSUM) | F(HOST_TSO4) | F(GUEST_TSO4) | F(GSO)));
     g_assert_true((got & F(MRG_RXBUF)) && (got & F(CTRL_VLAN)) && (got & F(STATUS)));
     g_assert_true((got & F(MQ)) && (got & F(RSS)) && (got & F(HASH_REPORT)));
@@ -377,7 +377,7 @@ static void test_features_masked(void)
     g_assert_false(got & VIRTIO_FEATURE(67));
 
     caps.vnet_hdr = true;
-    got = virtio_net_mask_features(all, &caps);
+    got = virtio_net_mask_features(all, &caps, false);
     g_assert_true((got & F(CSUM)) && (got & F(HOST_TSO4)) && (got & F(GUEST_TSO4)));
     g_assert_false(got & (F(HOST_TSO6) | F(HOST_ECN) | F(HOST_UFO) | F(HOST_USO) | F(GSO)));
 
@@ -388,18 +388,25 @@ static void test_features_masked(void)
                                   .ufo = true,
                                   .uso4 = true,
                                   .uso6 = true};
-    got = virtio_net_mask_features(all, &caps);
+    got = virtio_net_mask_features(all, &caps, false);
     g_assert_true((got & F(GSO)) && (got & F(HOST_USO)) && (got & F(GUEST_USO6)));
 
     /* What a feature needs takes it along. */
-    got = virtio_net_mask_features(all & ~F(CSUM), &caps);
+    got = virtio_net_mask_features(all & ~F(CSUM), &caps, false);
     g_assert_false(got & (F(HOST_TSO4) | F(HOST_ECN) | F(HOST_UFO) | F(HOST_USO) | F(GSO)));
     g_assert_true(got & F(GUEST_TSO4));
-    got = virtio_net_mask_features(all & ~F(CTRL_VQ), &caps);
+    /* What the device does itself needs nothing of the peer. */
+    got = virtio_net_mask_features(all, &(NetCaps){0}, true);
+    g_assert_true((got & F(CSUM)) && (got & F(HOST_TSO4)) && (got & F(HOST_TSO6)) &&
+                  (got & F(HOST_ECN)) && (got & F(HOST_USO)) && (got & F(GSO)));
+    g_assert_false(got & (F(HOST_UFO) | F(GUEST_CSUM) | F(GUEST_TSO4)));
+    got = virtio_net_mask_features(all & ~F(CSUM), &(NetCaps){0}, true);
+    g_assert_false(got & (F(HOST_TSO4) | F(HOST_ECN) | F(HOST_USO)));
+    got = virtio_net_mask_features(all & ~F(CTRL_VQ), &caps, false);
     g_assert_false(got & (F(CTRL_RX) | F(CTRL_VLAN) | F(GUEST_ANNOUNCE) | F(CTRL_GUEST_OFFLOADS)));
-    got = virtio_net_mask_features(all & ~F(GUEST_TSO4), &caps);
+    got = virtio_net_mask_features(all & ~F(GUEST_TSO4), &caps, false);
     g_assert_true(got & F(GUEST_ECN));
-    got = virtio_net_mask_features(all & ~F(GUEST_TSO4) & ~F(GUEST_TSO6), &caps);
+    got = virtio_net_mask_features(all & ~F(GUEST_TSO4) & ~F(GUEST_TSO6), &caps, false);
     g_assert_false(got & F(GUEST_ECN));
 }
 

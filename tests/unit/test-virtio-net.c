@@ -186,7 +186,6 @@ static void test_refused(void)
         {"host_tunnel=on", "host_tunnel=on is not available"},
         {"guest_tunnel_csum=on", "guest_tunnel_csum=on is not available"},
         {"failover=on", "failover=on is not available"},
-        {"x-soft-offloads=on", "x-soft-offloads=on is not available"},
         {"x-txlatency=7", "x-txlatency"},
         {"rsc_interval=7", "rsc_interval"},
         {"rx_queue_size=32", "a power of two from 64 to 1024"},
@@ -199,7 +198,9 @@ static void test_refused(void)
         {"x-rxburst=0", "x-rxburst"},
         {"speed=-2", "speed"},
         {"mac=hello", "mac"},
-        {"netdev=n0,csum=on", "csum=on is not possible with netdev 'n0' of type rig"},
+        {"netdev=n0,x-soft-offloads=off,csum=on", "csum=on is not possible with netdev 'n0' of type rig"},
+        {"netdev=n0,host_ufo=on", "host_ufo=on is not possible with netdev 'n0' of type rig"},
+        {"netdev=n0,csum=off,host_tso4=on", "host_tso4=on is not possible without csum=on"},
         {"guest_tso4=on", "guest_tso4=on is not possible without a netdev"},
         {"ctrl_vq=off,mq=on", "mq=on is not possible without ctrl_vq=on"},
         {"ctrl_vq=off,rss=on", "rss=on is not possible without ctrl_vq=on"},
@@ -227,6 +228,8 @@ static void test_accepted(void)
 {
     static const char *const all[] = {
         "netdev=n0",
+        "netdev=n0,csum=on,host_tso4=on,host_tso6=on,host_ecn=on,host_uso=on,guest_hdrlen=on",
+        "netdev=n0,x-soft-offloads=on",
         "tx=bh",
         "tx=",
         "mq=on,rss=on,hash=on,hash_tunnel=on,hash-ipv4=on,hash-udp6ex=off",

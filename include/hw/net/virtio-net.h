@@ -108,6 +108,10 @@ struct VirtIONet {
     struct VirtIONetSteering *steering;
     unsigned guest_hdr_len; /* bytes in front of every frame in guest buffers: 10, 12, 20 or 24 */
     bool mergeable, hash_report, rsc_ext;
+    NetOffloads tx_native;   /* that the peer does for frames sent */
+    bool tx_soft;            /* the driver may ask for more: that is the device's to do */
+    bool tx_look;            /* headers of frames sent are read */
+    bool tx_count;           /* and counted, for DEVICE_STATS */
     NetOffloads rx_offloads; /* that the driver takes now */
     unsigned rx_look;        /* bytes of a received frame that are looked at */
     unsigned rx_mtu;         /* longest IP packet that may reach the driver; 0: any */
