@@ -13,30 +13,11 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "hw/net/virtio-net-internal.h"
+#include "hw/net/virtio-net-ctrl.h"
 #include "util/iov.h"
 #include "util/log.h"
 
-/* A command's data: what follows the header. */
-typedef struct CtrlData {
-    const struct iovec *iov;
-    unsigned iovcnt;
-    size_t offset, left;
-} CtrlData;
-
-typedef struct CtrlCommand CtrlCommand;
-struct CtrlCommand {
-    uint8_t class, cmd;
-    uint8_t feature; /* negotiated, or the command does not exist */
-    bool any_length;
-    size_t length; /* of the data, exactly */
-    bool (*run)(VirtIONetCtrlState *state, const CtrlCommand *command, CtrlData *data,
-                VirtioFeatures features);
-    size_t field; /* of a receive mode: offset of its bool in RxFilter */
-    unsigned changes;
-};
-
-static bool ctrl_read(CtrlData *data, void *buf, size_t bytes)
+bool ctrl_read(CtrlData *data, void *buf, size_t bytes)
 {
     if (data->left < bytes ||
         iov_to_buf(data->iov, data->iovcnt, data->offset, buf, bytes) != bytes) {
@@ -47,7 +28,7 @@ static bool ctrl_read(CtrlData *data, void *buf, size_t bytes)
     return true;
 }
 
-static bool ctrl_read_le16(CtrlData *data, uint16_t *value)
+bool ctrl_read_le16(CtrlData *data, uint16_t *value)
 {
     if (!ctrl_read(data, value, sizeof(*value))) {
         return false;
@@ -56,8 +37,30 @@ static bool ctrl_read_le16(CtrlData *data, uint16_t *value)
     return true;
 }
 
-static bool ctrl_rx_mode(VirtIONetCtrlState *state, const CtrlCommand *command, CtrlData *data,
-                         VirtioFeatures features)
+bool ctrl_read_le32(CtrlData *data, uint32_t *value)
+{
+    if (!ctrl_read(data, value, sizeof(*value))) {
+        return false;
+    }
+    *value = GUINT32_FROM_LE(*value);
+    return true;
+}
+
+bool ctrl_read_le64(CtrlData *data, uint64_t *value)
+{
+    if (!ctrl_read(data, value, sizeof(*value))) {
+        return false;
+    }
+    *value = GUINT64_FROM_LE(*value);
+    return true;
+}
+
+void virtio_net_ctrl_reply(VirtIONetCtrlReply *reply, const void *buf, size_t bytes)
+{
+    reply->offset += iov_from_buf(reply->iov, reply->iovcnt, reply->offset, buf, bytes);
+}
+
+static bool ctrl_rx_mode(VirtIONetCtrlState *state, const CtrlCommand *command, CtrlData *data)
 {
     uint8_t on;
 
@@ -74,11 +77,7 @@ static bool ctrl_read_macs(RxFilter *filter, CtrlData *data, bool *overflow)
 {
     uint32_t entries;
 
-    if (!ctrl_read(data, &entries, sizeof(entries))) {
-        return false;
-    }
-    entries = GUINT32_FROM_LE(entries);
-    if (entries > data->left / ETH_MAC_LEN) {
+    if (!ctrl_read_le32(data, &entries) || entries > data->left / ETH_MAC_LEN) {
         return false;
     }
     *overflow = entries > RX_FILTER_MACS - filter->in_use;
@@ -94,8 +93,7 @@ static bool ctrl_read_macs(RxFilter *filter, CtrlData *data, bool *overflow)
     return true;
 }
 
-static bool ctrl_mac_table(VirtIONetCtrlState *state, const CtrlCommand *command, CtrlData *data,
-                           VirtioFeatures features)
+static bool ctrl_mac_table(VirtIONetCtrlState *state, const CtrlCommand *command, CtrlData *data)
 {
     RxFilter *filter = &state->filter;
 
@@ -108,14 +106,12 @@ static bool ctrl_mac_table(VirtIONetCtrlState *state, const CtrlCommand *command
     return ctrl_read_macs(filter, data, &filter->multi_overflow) && !data->left;
 }
 
-static bool ctrl_mac_addr(VirtIONetCtrlState *state, const CtrlCommand *command, CtrlData *data,
-                          VirtioFeatures features)
+static bool ctrl_mac_addr(VirtIONetCtrlState *state, const CtrlCommand *command, CtrlData *data)
 {
     return ctrl_read(data, state->filter.mac, ETH_MAC_LEN);
 }
 
-static bool ctrl_vlan(VirtIONetCtrlState *state, const CtrlCommand *command, CtrlData *data,
-                      VirtioFeatures features)
+static bool ctrl_vlan(VirtIONetCtrlState *state, const CtrlCommand *command, CtrlData *data)
 {
     uint16_t vid;
 
@@ -126,8 +122,7 @@ static bool ctrl_vlan(VirtIONetCtrlState *state, const CtrlCommand *command, Ctr
     return true;
 }
 
-static bool ctrl_announce_ack(VirtIONetCtrlState *state, const CtrlCommand *command, CtrlData *data,
-                              VirtioFeatures features)
+static bool ctrl_announce_ack(VirtIONetCtrlState *state, const CtrlCommand *command, CtrlData *data)
 {
     if (!state->announce) {
         return false;
@@ -137,15 +132,12 @@ static bool ctrl_announce_ack(VirtIONetCtrlState *state, const CtrlCommand *comm
 }
 
 static bool ctrl_guest_offloads(VirtIONetCtrlState *state, const CtrlCommand *command,
-                                CtrlData *data, VirtioFeatures features)
+                                CtrlData *data)
 {
     uint64_t offloads;
 
-    if (!ctrl_read(data, &offloads, sizeof(offloads))) {
-        return false;
-    }
-    offloads = GUINT64_FROM_LE(offloads);
-    if (offloads & ~((uint64_t)features & virtio_net_guest_offload_mask())) {
+    if (!ctrl_read_le64(data, &offloads) ||
+        (offloads & ~virtio_net_guest_offloads(data->context->features))) {
         return false;
     }
     state->guest_offloads = offloads;
@@ -213,6 +205,83 @@ static const CtrlCommand ctrl_commands[] = {
         .run = ctrl_guest_offloads,
         .changes = VIRTIO_NET_CTRL_CHANGED_OFFLOADS,
     },
+    {
+        .class = VIRTIO_NET_CTRL_MQ,
+        .cmd = VIRTIO_NET_CTRL_MQ_VQ_PAIRS_SET,
+        .feature = VIRTIO_NET_F_MQ,
+        .length = 2,
+        .run = ctrl_mq_pairs,
+        .changes = VIRTIO_NET_CTRL_CHANGED_STEERING,
+    },
+    {
+        .class = VIRTIO_NET_CTRL_MQ,
+        .cmd = VIRTIO_NET_CTRL_MQ_RSS_CONFIG,
+        .feature = VIRTIO_NET_F_RSS,
+        .any_length = true,
+        .run = ctrl_mq_rss,
+        .changes = VIRTIO_NET_CTRL_CHANGED_STEERING,
+    },
+    {
+        .class = VIRTIO_NET_CTRL_MQ,
+        .cmd = VIRTIO_NET_CTRL_MQ_HASH_CONFIG,
+        .feature = VIRTIO_NET_F_HASH_REPORT,
+        .any_length = true,
+        .run = ctrl_mq_hash,
+        .changes = VIRTIO_NET_CTRL_CHANGED_STEERING,
+    },
+    {
+        .class = VIRTIO_NET_CTRL_HASH_TUNNEL,
+        .cmd = VIRTIO_NET_CTRL_HASH_TUNNEL_SET,
+        .feature = VIRTIO_NET_F_HASH_TUNNEL,
+        .length = 4,
+        .run = ctrl_hash_tunnel,
+        .changes = VIRTIO_NET_CTRL_CHANGED_STEERING,
+    },
+    {
+        .class = VIRTIO_NET_CTRL_NOTF_COAL,
+        .cmd = VIRTIO_NET_CTRL_NOTF_COAL_TX_SET,
+        .feature = VIRTIO_NET_F_NOTF_COAL,
+        .length = 8,
+        .run = ctrl_coal_all,
+        .changes = VIRTIO_NET_CTRL_CHANGED_COALESCING,
+    },
+    {
+        .class = VIRTIO_NET_CTRL_NOTF_COAL,
+        .cmd = VIRTIO_NET_CTRL_NOTF_COAL_RX_SET,
+        .feature = VIRTIO_NET_F_NOTF_COAL,
+        .length = 8,
+        .run = ctrl_coal_all,
+        .changes = VIRTIO_NET_CTRL_CHANGED_COALESCING,
+    },
+    {
+        .class = VIRTIO_NET_CTRL_NOTF_COAL,
+        .cmd = VIRTIO_NET_CTRL_NOTF_COAL_VQ_SET,
+        .feature = VIRTIO_NET_F_VQ_NOTF_COAL,
+        .length = 12,
+        .run = ctrl_coal_vq_set,
+        .changes = VIRTIO_NET_CTRL_CHANGED_COALESCING,
+    },
+    {
+        .class = VIRTIO_NET_CTRL_NOTF_COAL,
+        .cmd = VIRTIO_NET_CTRL_NOTF_COAL_VQ_GET,
+        .feature = VIRTIO_NET_F_VQ_NOTF_COAL,
+        .length = 4,
+        .answer = 8,
+        .run = ctrl_coal_vq_get,
+    },
+    {
+        .class = VIRTIO_NET_CTRL_STATS,
+        .cmd = VIRTIO_NET_CTRL_STATS_QUERY,
+        .feature = VIRTIO_NET_F_DEVICE_STATS,
+        .run = ctrl_stats_query,
+    },
+    {
+        .class = VIRTIO_NET_CTRL_STATS,
+        .cmd = VIRTIO_NET_CTRL_STATS_GET,
+        .feature = VIRTIO_NET_F_DEVICE_STATS,
+        .any_length = true,
+        .run = ctrl_stats_get,
+    },
 };
 
 static const CtrlCommand *ctrl_find(const struct virtio_net_ctrl_hdr *hdr, VirtioFeatures features)
@@ -227,25 +296,35 @@ static const CtrlCommand *ctrl_find(const struct virtio_net_ctrl_hdr *hdr, Virti
     return NULL;
 }
 
-uint8_t virtio_net_ctrl_execute(VirtIONetCtrlState *state, VirtioFeatures features,
-                                const struct iovec *iov, unsigned iovcnt, unsigned *changed)
+uint8_t virtio_net_ctrl_execute(VirtIONetCtrlState *state, const VirtIONetCtrlContext *context,
+                                const struct iovec *iov, unsigned iovcnt, VirtIONetCtrlReply *reply,
+                                unsigned *changed)
 {
-    CtrlData data = {iov, iovcnt, 0, iov_size(iov, iovcnt)};
+    CtrlData data = {iov, iovcnt, 0, iov_size(iov, iovcnt), context, reply};
     struct virtio_net_ctrl_hdr hdr;
     VirtIONetCtrlState next = *state;
 
     *changed = 0;
+    reply->ack_at = 0;
+    reply->end = 1;
     if (!ctrl_read(&data, &hdr, sizeof(hdr))) {
         return VIRTIO_NET_ERR;
     }
 
-    const CtrlCommand *command = ctrl_find(&hdr, features);
+    const CtrlCommand *command = ctrl_find(&hdr, context->features);
 
-    if (!command || (!command->any_length && data.left != command->length) ||
-        !command->run(&next, command, &data, features)) {
+    if (!command) {
+        return VIRTIO_NET_ERR;
+    }
+    reply->ack_at = MIN(command->answer, reply->size - 1);
+    reply->offset = command->answer ? 0 : 1;
+    reply->end = reply->ack_at + 1;
+    if (reply->size <= command->answer || (!command->any_length && data.left != command->length) ||
+        !command->run(&next, command, &data)) {
         return VIRTIO_NET_ERR;
     }
     *state = next;
+    reply->end = MAX(reply->end, reply->offset);
     *changed = command->changes;
     return VIRTIO_NET_OK;
 }
@@ -294,8 +373,12 @@ static void apply_offloads(void *opaque)
     virtio_net_apply_offloads(opaque);
 }
 
-static void ctrl_apply(VirtIONet *n, unsigned changed)
+/* Makes the device do what n->ctrl says.  False: it cannot. */
+static bool ctrl_apply(VirtIONet *n, unsigned changed)
 {
+    if ((changed & VIRTIO_NET_CTRL_CHANGED_STEERING) && !virtio_net_install_steering(n)) {
+        return false;
+    }
     if (changed & VIRTIO_NET_CTRL_CHANGED_FILTER) {
         virtio_net_install_filter(n);
         send_rx_filter_event(n);
@@ -306,26 +389,48 @@ static void ctrl_apply(VirtIONet *n, unsigned changed)
     if (changed & VIRTIO_NET_CTRL_CHANGED_OFFLOADS) {
         event_loop_run_sync(n->loop, apply_offloads, n);
     }
+    if (changed & VIRTIO_NET_CTRL_CHANGED_COALESCING) {
+        virtio_net_install_coalescing(n);
+    }
+    return true;
+}
+
+/* Executes and applies; a command that cannot be applied leaves things as they were. */
+static uint8_t ctrl_do(VirtIONet *n, const struct iovec *iov, unsigned iovcnt,
+                       VirtIONetCtrlReply *reply)
+{
+    VirtIONetCtrlContext context;
+    VirtIONetCtrlState before = n->ctrl;
+    unsigned changed;
+    uint8_t ack;
+
+    virtio_net_ctrl_context(n, &context);
+    ack = virtio_net_ctrl_execute(&n->ctrl, &context, iov, iovcnt, reply, &changed);
+    if (ack == VIRTIO_NET_OK && !ctrl_apply(n, changed)) {
+        n->ctrl = before;
+        ctrl_apply(n, changed);
+        ack = VIRTIO_NET_ERR;
+    }
+    return ack;
 }
 
 /* Runs one chain's command; returns the bytes written for the driver. */
 static uint32_t ctrl_run(VirtIONet *n, VirtQueueElement *elem)
 {
-    unsigned changed;
+    VirtIONetCtrlReply reply = {
+        .iov = virtqueue_in_sg(elem), .iovcnt = elem->in_num, .size = elem->in_size};
     uint8_t ack;
 
-    if (elem->in_size < sizeof(ack)) {
+    n->ctrl_commands++;
+    if (!reply.size) {
         guest_error("virtio-net: control command has no room for its answer");
         n->ctrl_errors++;
         return 0;
     }
-    ack = virtio_net_ctrl_execute(&n->ctrl, n->parent_obj.guest_features, elem->sg, elem->out_num,
-                                  &changed);
-    n->ctrl_commands++;
+    ack = ctrl_do(n, elem->sg, elem->out_num, &reply);
     n->ctrl_errors += ack != VIRTIO_NET_OK;
-    ctrl_apply(n, changed);
-    iov_from_buf(virtqueue_in_sg(elem), elem->in_num, 0, &ack, sizeof(ack));
-    return sizeof(ack);
+    iov_from_buf(reply.iov, reply.iovcnt, reply.ack_at, &ack, sizeof(ack));
+    return (uint32_t)reply.end;
 }
 
 static void ctrl_run_all(void *opaque)

@@ -8,27 +8,18 @@
 #ifndef HW_NET_VIRTIO_NET_INTERNAL_H
 #define HW_NET_VIRTIO_NET_INTERNAL_H
 
-#include <linux/virtio_net.h>
-
+#include "hw/net/frame.h"
+#include "hw/net/toeplitz.h"
+#include "hw/net/virtio-net-uapi.h"
 #include "hw/net/virtio-net.h"
 
-/* Feature bits that kernel headers of Debian 12 do not have. */
-#ifndef VIRTIO_NET_F_GUEST_USO4 /* virtio 1.3, 5.1.3 */
-#define VIRTIO_NET_F_GUEST_USO4 54
-#define VIRTIO_NET_F_GUEST_USO6 55
-#define VIRTIO_NET_F_HOST_USO   56
-#endif
-#ifndef VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO /* virtio 1.4, 5.1.3 */
-#define VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO      65
-#define VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO_CSUM 66
-#define VIRTIO_NET_F_HOST_UDP_TUNNEL_GSO       67
-#define VIRTIO_NET_F_HOST_UDP_TUNNEL_GSO_CSUM  68
-#endif
-
-/* Lengths of the header in front of each frame (virtio 1.2, 5.1.6): pre-1.0 without mergeable
- * buffers, and all others. */
-#define VIRTIO_NET_HDR_LEN_SHORT 10
-#define VIRTIO_NET_HDR_LEN_FULL  12
+/* Lengths of the header in front of each frame (virtio 1.4, 5.1.6): pre-1.0 without mergeable
+ * buffers, all others, with a hash report, and with tunnel offloads. */
+#define VIRTIO_NET_HDR_LEN_SHORT  10
+#define VIRTIO_NET_HDR_LEN_FULL   12
+#define VIRTIO_NET_HDR_LEN_HASH   20
+#define VIRTIO_NET_HDR_LEN_TUNNEL 24
+#define VIRTIO_NET_HDR_LEN_MAX    24
 
 /* --- virtio-net-stats.c: counters, plain fields written by the queue's thread --- */
 typedef struct VirtIONetTxStats {
@@ -102,6 +93,7 @@ void tx_scheduler_writable(TxScheduler *s); /* the peer takes packets again */
 typedef enum TxKind {
     TX_DIRECT, /* its packet lies over guest memory */
     TX_COPY,   /* goes through the bounce buffer, on its own */
+    TX_SOFT,   /* needs offloads that the peer does not do (virtio-net-tx-soft.c) */
     TX_BAD,    /* returned unsent */
 } TxKind;
 
@@ -113,7 +105,11 @@ typedef struct TxHand {
     NetPacket pkts[TX_BATCH];
     uint32_t sizes[TX_BATCH]; /* of the frame, header not counted */
     uint8_t kinds[TX_BATCH];  /* TxKind */
+    uint8_t flags[TX_BATCH];  /* of the header, where anybody asks (tx_look) */
+    uint8_t gso[TX_BATCH];    /* its gso_type */
 } TxHand;
+
+typedef struct TxSoft TxSoft;
 
 /* When a flush waits a moment for more: see tx_linger(). */
 typedef struct TxLinger {
@@ -128,12 +124,40 @@ typedef struct RxHand {
     VirtQueueElement *elems[VIRTQUEUE_MAX_SIZE];
 } RxHand;
 
+/* Coalescing of one queue's interrupts (virtio-net-coal.c). */
+typedef struct VirtIONetCoal {
+    VirtIODevice *vdev;
+    VirtQueue *vq;
+    VirtIONetCoalescing params;
+    unsigned pending; /* packets since the last interrupt that was due */
+    Timer timer;
+    uint64_t *interrupts;
+    uint64_t put_off; /* flushes that did not interrupt at once */
+} VirtIONetCoal;
+
+/* Counters beyond those of every device, for DEVICE_STATS (virtio 1.4, 5.1.6.5.10). */
+typedef struct VirtIONetCsumStats {
+    uint64_t valid, needs, none; /* frames */
+} VirtIONetCsumStats;
+
+typedef struct VirtIONetRxGso {
+    uint64_t packets, bytes;                     /* GSO frames passed to the driver */
+    uint64_t coalesced_packets, coalesced_bytes; /* of those: made by us */
+} VirtIONetRxGso;
+
+typedef struct VirtIONetTxGso {
+    uint64_t packets, bytes;             /* GSO frames from the driver */
+    uint64_t segments, segments_bytes;   /* that we made of some */
+    uint64_t packets_noseg, bytes_noseg; /* GSO frames that the peer took whole */
+} VirtIONetTxGso;
+
 struct VirtIONetQueue {
     VirtIONet *n;
     unsigned index;
     NetClient *nc;
     VirtQueue *rx_vq, *tx_vq;
     bool running;      /* the device runs, as this queue's thread knows */
+    bool enabled;      /* the pair is in use: its back end is attached, transmitting works */
     BottomHalf *rx_bh; /* for notifications heard in another thread */
     BottomHalf *tx_bh;
     BottomHalf *writable_bh;
@@ -141,13 +165,30 @@ struct VirtIONetQueue {
     TxScheduler tx;
     TxHand tx_hand;
     uint8_t *tx_bounce; /* NET_MAX_FRAME bytes */
+    struct iovec tx_bounce_iov;
+    TxSoft *tx_soft; /* NULL until the first frame that needs it */
     TxLinger tx_linger;
     VirtIONetTxStats tx_stats;
+    VirtIONetCsumStats tx_csum;
+    VirtIONetTxGso tx_gso;
+    VirtIONetCoal tx_coal;
 
     RxHand rx_hand;
-    unsigned rx_filled; /* elements filled, not flushed */
+    unsigned rx_filled;           /* elements filled, not flushed */
+    unsigned rx_unflushed;        /* frames in them */
+    VirtIONetQueue *rx_waits_for; /* frames of our back end wait for buffers of this queue */
     VirtIONetRxStats rx_stats;
+    VirtIONetCsumStats rx_csum;
+    VirtIONetRxGso rx_gso;
+    VirtIONetCoal rx_coal;
 };
+
+/* Copy of the control state in the queues' thread, and what was made of it. */
+typedef struct VirtIONetSteering {
+    VirtIONetRss rss;
+    uint32_t hash_tunnels;
+    Toeplitz toeplitz;
+} VirtIONetSteering;
 
 /* A NIC's NetClient, one a queue pair. */
 typedef struct VirtIONetClient {
@@ -164,7 +205,37 @@ void virtio_net_tx_reset(VirtIONetQueue *q);
 void virtio_net_tx_handler(VirtIODevice *vdev, VirtQueue *vq);
 void virtio_net_tx_writable(NetClient *nc);
 
+/* virtio-net-tx-soft.c */
+/* Must the device do what such a header asks for? */
+bool virtio_net_tx_is_soft(const VirtIONet *n, uint8_t flags, uint8_t gso_type);
+void virtio_net_tx_soft_alloc(VirtIONetQueue *q);
+/* Offers the hand's slots [at, at + run), all TX_SOFT or turned TX_BAD meanwhile; returns how many
+ * are finished with. */
+unsigned virtio_net_tx_send_soft(VirtIONetQueue *q, unsigned at, unsigned run);
+/* The hand's first frame is another one now. */
+void virtio_net_tx_soft_forget(VirtIONetQueue *q);
+
 /* virtio-net-rx.c; as above */
+
+/* A frame on its way to the driver. */
+typedef struct RxFrame {
+    const NetPacket *pkt;
+    size_t skip;                         /* of the packet: the peer's header */
+    size_t size;                         /* of the frame */
+    uint8_t hdr[VIRTIO_NET_HDR_LEN_MAX]; /* as the driver will see it */
+    uint8_t head[FRAME_HEAD_SIZE];       /* the frame's first bytes, which nobody else can change */
+    unsigned head_len;
+    uint16_t csum_at; /* where @csum is written in the frame; 0: nowhere */
+    uint8_t csum[2];
+} RxFrame;
+
+/* virtio-net-rx-header.c: fills frame->hdr but for num_buffers and the hash.  False: the driver
+ * cannot have the frame; it is counted. */
+bool virtio_net_rx_header(VirtIONetQueue *q, RxFrame *frame);
+void virtio_net_put_hash(uint8_t *hdr, uint32_t hash, unsigned report);
+/* May frames come from this queue's back end at all? */
+bool virtio_net_can_take(VirtIONetQueue *q);
+
 void virtio_net_rx_init(VirtIONetQueue *q);
 void virtio_net_rx_cleanup(VirtIONetQueue *q);
 void virtio_net_rx_start(VirtIONetQueue *q);
@@ -180,11 +251,47 @@ enum {
     VIRTIO_NET_CTRL_CHANGED_MAC = 1 << 1,
     VIRTIO_NET_CTRL_CHANGED_OFFLOADS = 1 << 2,
     VIRTIO_NET_CTRL_CHANGED_ANNOUNCE = 1 << 3,
+    VIRTIO_NET_CTRL_CHANGED_STEERING = 1 << 4, /* queue pairs, RSS, hashes */
+    VIRTIO_NET_CTRL_CHANGED_COALESCING = 1 << 5,
 };
+
+typedef enum VirtIONetQueueRole {
+    VIRTIO_NET_QUEUE_NONE,
+    VIRTIO_NET_QUEUE_RX,
+    VIRTIO_NET_QUEUE_TX,
+    VIRTIO_NET_QUEUE_CTRL,
+} VirtIONetQueueRole;
+
+#define VIRTIO_NET_STATS_COUNTERS 6 /* of a statistics type, at most */
+
+/* What a command may know of the device. */
+typedef struct VirtIONetCtrlContext {
+    VirtioFeatures features;
+    unsigned max_pairs;
+    uint32_t hash_types; /* that can be enabled */
+    bool (*queue_enabled)(void *opaque, unsigned index);
+    VirtIONetQueueRole (*queue_role)(void *opaque, unsigned index);
+    /* Counters of statistics type @type (VIRTIO_NET_STATS_TYPE_REPLY_*) in their order. */
+    void (*queue_counters)(void *opaque, unsigned index, unsigned type, uint64_t *counters);
+    void *opaque;
+} VirtIONetCtrlContext;
+
+/* Where a command's answer goes: @size bytes, not 0.  @ack_at: where the success belongs; @end:
+ * bytes written, the success included; both set by execute. */
+typedef struct VirtIONetCtrlReply {
+    const struct iovec *iov;
+    unsigned iovcnt;
+    size_t size, ack_at, end;
+    size_t offset; /* where the next bytes go */
+} VirtIONetCtrlReply;
+
+/* Adds to the answer what fits in. */
+void virtio_net_ctrl_reply(VirtIONetCtrlReply *reply, const void *buf, size_t bytes);
 /* One command in @iov.  Returns VIRTIO_NET_OK, with what changed of @state in *@changed, or
  * VIRTIO_NET_ERR, with nothing changed.  Knows no device. */
-uint8_t virtio_net_ctrl_execute(VirtIONetCtrlState *state, VirtioFeatures features,
-                                const struct iovec *iov, unsigned iovcnt, unsigned *changed);
+uint8_t virtio_net_ctrl_execute(VirtIONetCtrlState *state, const VirtIONetCtrlContext *context,
+                                const struct iovec *iov, unsigned iovcnt, VirtIONetCtrlReply *reply,
+                                unsigned *changed);
 void virtio_net_ctrl_handler(VirtIODevice *vdev, VirtQueue *vq);
 void virtio_net_ctrl_init(VirtIONet *n);
 void virtio_net_ctrl_start(VirtIONet *n);
@@ -192,16 +299,47 @@ void virtio_net_ctrl_start(VirtIONet *n);
 void virtio_net_install_filter(VirtIONet *n);
 void virtio_net_update_info(VirtIONet *n); /* the text of `info network` */
 
+/* virtio-net-mq.c */
+/* Which queues there are for a driver that takes @features; queues stopped. */
+void virtio_net_arrange_queues(VirtIONet *n, VirtioFeatures features);
+/* Makes ctrl.queue_pairs, ctrl.rss and ctrl.hash_tunnels true for packets; main thread.  False: a
+ * back end's queue cannot be attached or detached; nothing is changed then. */
+bool virtio_net_install_steering(VirtIONet *n);
+void virtio_net_reset_steering(VirtIONet *n);
+VirtIONetQueueRole virtio_net_queue_role(const VirtIONet *n, unsigned index);
+uint32_t virtio_net_hash_types(const VirtIONet *n); /* that can be enabled */
+/* The queue pair for a frame that came to @q, whose first bytes are @head; its hash too. */
+VirtIONetQueue *virtio_net_steer(VirtIONetQueue *q, const uint8_t *head, size_t size,
+                                 uint32_t *hash, unsigned *report);
+void virtio_net_ctrl_context(VirtIONet *n, VirtIONetCtrlContext *context);
+
+/* virtio-net-coal.c; init in the main thread, used, stop and reset in the queue's loop, the others
+ * in the main thread */
+void virtio_net_coal_init(VirtIONetCoal *c, VirtIONet *n, EventLoop *loop, VirtQueue *vq,
+                          uint64_t *interrupts);
+/* @packets were published as used: interrupts now, or later, or not. */
+void virtio_net_coal_used(VirtIONetCoal *c, unsigned packets);
+void virtio_net_coal_stop(VirtIONetCoal *c);
+void virtio_net_coal_reset(VirtIONetCoal *c);
+void virtio_net_install_coalescing(VirtIONet *n); /* ctrl.coal */
+void virtio_net_reset_coalescing(VirtIONet *n);
+/* A queue that was reset starts with what all queues of its kind were told. */
+void virtio_net_coal_queue_reset(VirtIONet *n, unsigned index);
+
+/* virtio-net-device-stats.c */
+void virtio_net_device_stats(VirtIONet *n, unsigned index, unsigned type, uint64_t *counters);
+
 /* virtio-net-offload.c */
 /* Length of the configuration space that @features need (virtio 1.2, 5.1.4). */
 size_t virtio_net_config_length(VirtioFeatures features);
-/* @wanted without what this version lacks, what a peer of @caps cannot do, and what has lost a
- * feature that it depends on. */
-VirtioFeatures virtio_net_mask_features(VirtioFeatures wanted, const NetCaps *caps);
+/* @wanted without what this version lacks, what a peer of @caps cannot do nor (@soft) the device
+ * for it, and what has lost a feature that it depends on. */
+VirtioFeatures virtio_net_mask_features(VirtioFeatures wanted, const NetCaps *caps, bool soft);
 VirtioFeatures virtio_net_get_features(VirtIODevice *vdev, VirtioFeatures wanted, GError **errp);
-/* What may be sent to a guest that takes the GUEST_* bits of @features. */
-void virtio_net_offloads_from_features(uint64_t features, NetOffloads *offloads);
-uint64_t virtio_net_guest_offload_mask(void);
+/* What may be sent to a guest that takes these. */
+void virtio_net_offloads_to_peer(uint64_t guest_offloads, NetOffloads *offloads);
+/* The offloads of a guest that takes @features, as GUEST_OFFLOADS_SET has them. */
+uint64_t virtio_net_guest_offloads(VirtioFeatures features);
 /* Tells the peer which offloads the driver takes now; in the queues' thread. */
 void virtio_net_apply_offloads(VirtIONet *n);
 /* What follows from the driver's features; queues stopped. */

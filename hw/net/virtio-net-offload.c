@@ -6,9 +6,8 @@
  * sense without (virtio 1.2, 5.1.3.1).  A feature that is on by default is masked where it cannot
  * be had; one that the user asked for by name is an error then.  From the driver's answer follow
  * the length of the header in front of frames and what the peer may send: both are told to the
- * peer.  A peer without such a header never sees one, and then no offload is offered.
- *
- * Doing offloads in software (x-soft-offloads) is not here.
+ * peer.  A peer without such a header never sees one; what the driver may ask for nevertheless is
+ * done by the device (virtio-net-tx-soft.c, -rx-header.c), unless x-soft-offloads=off.
  */
 #include <string.h>
 
@@ -34,6 +33,7 @@ typedef struct NetFeature {
     unsigned caps;        /* all of them */
     VirtioFeatures needs; /* any of them; 0: none */
     const char *needs_property;
+    bool soft; /* the device can do it for a peer that cannot (x-soft-offloads) */
 } NetFeature;
 
 #define F(name)          VIRTIO_FEATURE(VIRTIO_NET_F_##name)
@@ -43,14 +43,15 @@ typedef struct NetFeature {
 
 /* In an order in which every feature comes after those it needs. */
 static const NetFeature net_features[] = {
-    {VIRTIO_NET_F_CSUM, "csum", CAP_CSUM},
+    {VIRTIO_NET_F_CSUM, "csum", CAP_CSUM, .soft = true},
     {VIRTIO_NET_F_GUEST_CSUM, "guest_csum", CAP_CSUM},
-    {VIRTIO_NET_F_GSO, "gso", CAP_TSO4 | CAP_TSO6 | CAP_ECN, NEEDS_CSUM},
-    {VIRTIO_NET_F_HOST_TSO4, "host_tso4", CAP_TSO4, NEEDS_CSUM},
-    {VIRTIO_NET_F_HOST_TSO6, "host_tso6", CAP_TSO6, NEEDS_CSUM},
-    {VIRTIO_NET_F_HOST_ECN, "host_ecn", CAP_ECN, F(HOST_TSO4) | F(HOST_TSO6), "host_tso4"},
+    {VIRTIO_NET_F_GSO, "gso", CAP_TSO4 | CAP_TSO6 | CAP_ECN, NEEDS_CSUM, .soft = true},
+    {VIRTIO_NET_F_HOST_TSO4, "host_tso4", CAP_TSO4, NEEDS_CSUM, .soft = true},
+    {VIRTIO_NET_F_HOST_TSO6, "host_tso6", CAP_TSO6, NEEDS_CSUM, .soft = true},
+    {VIRTIO_NET_F_HOST_ECN, "host_ecn", CAP_ECN, F(HOST_TSO4) | F(HOST_TSO6), "host_tso4",
+     .soft = true},
     {VIRTIO_NET_F_HOST_UFO, "host_ufo", CAP_UFO, NEEDS_CSUM},
-    {VIRTIO_NET_F_HOST_USO, "host_uso", CAP_USO4 | CAP_USO6, NEEDS_CSUM},
+    {VIRTIO_NET_F_HOST_USO, "host_uso", CAP_USO4 | CAP_USO6, NEEDS_CSUM, .soft = true},
     {VIRTIO_NET_F_GUEST_TSO4, "guest_tso4", CAP_TSO4, NEEDS_GUEST_CSUM},
     {VIRTIO_NET_F_GUEST_TSO6, "guest_tso6", CAP_TSO6, NEEDS_GUEST_CSUM},
     {VIRTIO_NET_F_GUEST_ECN, "guest_ecn", CAP_ECN, F(GUEST_TSO4) | F(GUEST_TSO6), "guest_tso4"},
@@ -63,10 +64,16 @@ static const NetFeature net_features[] = {
     {VIRTIO_NET_F_CTRL_MAC_ADDR, "ctrl_mac_addr", 0, NEEDS_CTRL_VQ},
     {VIRTIO_NET_F_CTRL_GUEST_OFFLOADS, "ctrl_guest_offloads", 0, NEEDS_CTRL_VQ},
     {VIRTIO_NET_F_GUEST_ANNOUNCE, "guest_announce", 0, NEEDS_CTRL_VQ},
+    {VIRTIO_NET_F_MQ, "mq", 0, NEEDS_CTRL_VQ},
+    {VIRTIO_NET_F_RSS, "rss", 0, NEEDS_CTRL_VQ},
+    {VIRTIO_NET_F_HASH_REPORT, "hash", 0, NEEDS_CTRL_VQ},
+    {VIRTIO_NET_F_HASH_TUNNEL, "hash_tunnel", 0, F(RSS) | F(HASH_REPORT), "rss"},
+    {VIRTIO_NET_F_NOTF_COAL, "notf_coal", 0, NEEDS_CTRL_VQ},
+    {VIRTIO_NET_F_VQ_NOTF_COAL, "vq_notf_coal", 0, NEEDS_CTRL_VQ},
+    {VIRTIO_NET_F_DEVICE_STATS, "device_stats", 0, NEEDS_CTRL_VQ},
+    {VIRTIO_NET_F_GUEST_HDRLEN, "guest_hdrlen", 0,
+     F(HOST_TSO4) | F(HOST_TSO6) | F(HOST_UFO) | F(HOST_USO), "host_tso4"},
     /* Refused by name when asked for (virtio-net-props.c). */
-    {VIRTIO_NET_F_MQ, NULL, CAP_NEVER},
-    {VIRTIO_NET_F_RSS, NULL, CAP_NEVER},
-    {VIRTIO_NET_F_HASH_REPORT, NULL, CAP_NEVER},
     {VIRTIO_NET_F_RSC_EXT, NULL, CAP_NEVER},
     {VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO, NULL, CAP_NEVER},
     {VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO_CSUM, NULL, CAP_NEVER},
@@ -99,11 +106,15 @@ const char *const virtio_net_feature_names[128] = {
     NAME(GUEST_ANNOUNCE),
     NAME(MQ),
     NAME(CTRL_MAC_ADDR),
+    NAME(DEVICE_STATS),
+    NAME(HASH_TUNNEL),
+    NAME(VQ_NOTF_COAL),
     NAME(NOTF_COAL),
     NAME(GUEST_USO4),
     NAME(GUEST_USO6),
     NAME(HOST_USO),
     NAME(HASH_REPORT),
+    NAME(GUEST_HDRLEN),
     NAME(RSS),
     NAME(RSC_EXT),
     NAME(STANDBY),
@@ -120,6 +131,7 @@ size_t virtio_net_config_length(VirtioFeatures features)
         VirtioFeatures features;
         size_t end;
     } fields[] = {
+        {F(HASH_TUNNEL), 28},          /* up to supported_tunnel_types */
         {F(RSS) | F(HASH_REPORT), 24}, /* up to supported_hash_types */
         {F(SPEED_DUPLEX), 17},         {F(MTU), 12}, {F(MQ), 10}, {F(STATUS), 8},
     };
@@ -144,14 +156,14 @@ static unsigned caps_to_bits(const NetCaps *caps)
            (o->uso6 ? CAP_USO6 : 0);
 }
 
-VirtioFeatures virtio_net_mask_features(VirtioFeatures wanted, const NetCaps *caps)
+VirtioFeatures virtio_net_mask_features(VirtioFeatures wanted, const NetCaps *caps, bool soft)
 {
     unsigned have = caps_to_bits(caps);
 
     for (unsigned i = 0; i < G_N_ELEMENTS(net_features); i++) {
         const NetFeature *f = &net_features[i];
 
-        if ((f->caps & ~have) || (f->needs && !(wanted & f->needs))) {
+        if (((f->caps & ~have) && !(soft && f->soft)) || (f->needs && !(wanted & f->needs))) {
             wanted &= ~VIRTIO_FEATURE(f->bit);
         }
     }
@@ -163,7 +175,7 @@ static gboolean feature_error(VirtIONet *n, const NetFeature *f, unsigned have, 
 {
     NetClient *peer = n->nc ? n->nc->peer : NULL;
 
-    if (!(f->caps & ~have)) {
+    if (!(f->caps & ~have) || (f->soft && n->conf.soft_offloads)) {
         return error_set(errp, "%s=on is not possible without %s=on", f->property,
                          f->needs_property);
     }
@@ -184,7 +196,7 @@ VirtioFeatures virtio_net_get_features(VirtIODevice *vdev, VirtioFeatures wanted
         net_peer_caps(n->nc, &caps);
     }
 
-    VirtioFeatures offered = virtio_net_mask_features(wanted, &caps);
+    VirtioFeatures offered = virtio_net_mask_features(wanted, &caps, n->conf.soft_offloads);
 
     for (unsigned i = 0; i < G_N_ELEMENTS(net_features); i++) {
         const NetFeature *f = &net_features[i];
@@ -198,66 +210,134 @@ VirtioFeatures virtio_net_get_features(VirtIODevice *vdev, VirtioFeatures wanted
     return offered;
 }
 
-uint64_t virtio_net_guest_offload_mask(void)
+/* The offloads beyond bit 63 have other places in the 64 bits of GUEST_OFFLOADS_SET. */
+static const struct {
+    unsigned feature, mapped;
+} mapped_offloads[] = {
+    {VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO, VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO_MAPPED},
+    {VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO_CSUM, VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO_CSUM_MAPPED},
+};
+
+uint64_t virtio_net_guest_offloads(VirtioFeatures features)
 {
-    return (uint64_t)(F(GUEST_CSUM) | F(GUEST_TSO4) | F(GUEST_TSO6) | F(GUEST_ECN) | F(GUEST_UFO) |
-                      F(GUEST_USO4) | F(GUEST_USO6));
+    uint64_t offloads =
+        (uint64_t)(features & (F(GUEST_CSUM) | F(GUEST_TSO4) | F(GUEST_TSO6) | F(GUEST_ECN) |
+                               F(GUEST_UFO) | F(GUEST_USO4) | F(GUEST_USO6)));
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(mapped_offloads); i++) {
+        if (features & VIRTIO_FEATURE(mapped_offloads[i].feature)) {
+            offloads |= UINT64_C(1) << mapped_offloads[i].mapped;
+        }
+    }
+    return offloads;
 }
 
-void virtio_net_offloads_from_features(uint64_t features, NetOffloads *offloads)
+void virtio_net_offloads_to_peer(uint64_t guest, NetOffloads *offloads)
 {
-    bool csum = features & (uint64_t)F(GUEST_CSUM);
+    bool csum = guest & (uint64_t)F(GUEST_CSUM);
 
     /* Segments have partial checksums: without the one a guest cannot have the other, whatever
      * GUEST_OFFLOADS_SET leaves on. */
     *offloads = (NetOffloads){
         .csum = csum,
-        .tso4 = csum && features & (uint64_t)F(GUEST_TSO4),
-        .tso6 = csum && features & (uint64_t)F(GUEST_TSO6),
-        .ufo = csum && features & (uint64_t)F(GUEST_UFO),
-        .uso4 = csum && features & (uint64_t)F(GUEST_USO4),
-        .uso6 = csum && features & (uint64_t)F(GUEST_USO6),
+        .tso4 = csum && guest & (uint64_t)F(GUEST_TSO4),
+        .tso6 = csum && guest & (uint64_t)F(GUEST_TSO6),
+        .ufo = csum && guest & (uint64_t)F(GUEST_UFO),
+        .uso4 = csum && guest & (uint64_t)F(GUEST_USO4),
+        .uso6 = csum && guest & (uint64_t)F(GUEST_USO6),
+        .tunnel = csum && guest >> VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO_MAPPED & 1,
+        .tunnel_csum = csum && guest >> VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO_CSUM_MAPPED & 1,
     };
-    offloads->ecn = (offloads->tso4 || offloads->tso6) && features & (uint64_t)F(GUEST_ECN);
+    offloads->ecn = (offloads->tso4 || offloads->tso6) && guest & (uint64_t)F(GUEST_ECN);
+    offloads->tunnel_csum = offloads->tunnel_csum && offloads->tunnel;
 }
 
 void virtio_net_apply_offloads(VirtIONet *n)
 {
-    NetOffloads offloads;
+    virtio_net_offloads_to_peer(n->ctrl.guest_offloads, &n->rx_offloads);
+    for (unsigned i = 0; i < n->queue_pairs; i++) {
+        NetClient *nc = n->queues[i].nc;
 
-    if (!n->nc || !n->nc->vnet_hdr_len) {
-        return;
-    }
-    virtio_net_offloads_from_features(n->ctrl.guest_offloads, &offloads);
-    if (!net_peer_set_offloads(n->nc, &offloads)) {
-        log_printf("virtio-net: %s: the back end does not take the driver's offloads", n->nc->name);
+        if (nc && nc->vnet_hdr_len && !net_peer_set_offloads(nc, &n->rx_offloads)) {
+            log_printf("virtio-net: %s: the back end does not take the driver's offloads",
+                       nc->name);
+        }
     }
 }
 
 /* Frames to and from the peer have a header of the guest's length if the peer can, else of the
  * length that every kernel knows, else none. */
-static void apply_header(VirtIONet *n)
+static void apply_header(NetClient *nc, unsigned guest_hdr_len)
 {
     NetCaps caps = {0};
 
-    if (!n->nc || !n->nc->peer) {
+    if (!nc || !nc->peer) {
         return;
     }
-    net_peer_caps(n->nc, &caps);
-    if (caps.vnet_hdr && (net_peer_set_vnet_hdr_len(n->nc, n->guest_hdr_len) ||
-                          net_peer_set_vnet_hdr_len(n->nc, VIRTIO_NET_HDR_LEN_SHORT))) {
+    net_peer_caps(nc, &caps);
+    if (caps.vnet_hdr && (net_peer_set_vnet_hdr_len(nc, guest_hdr_len) ||
+                          net_peer_set_vnet_hdr_len(nc, VIRTIO_NET_HDR_LEN_SHORT))) {
         return;
     }
-    net_peer_set_vnet_hdr_len(n->nc, 0);
+    net_peer_set_vnet_hdr_len(nc, 0);
+}
+
+/* Length of the header (virtio 1.4, 5.1.6): tunnel fields lie behind those of the hash. */
+static unsigned header_length(VirtioFeatures features)
+{
+    if (features & (F(GUEST_UDP_TUNNEL_GSO) | F(HOST_UDP_TUNNEL_GSO))) {
+        return VIRTIO_NET_HDR_LEN_TUNNEL;
+    }
+    if (features & F(HASH_REPORT)) {
+        return VIRTIO_NET_HDR_LEN_HASH;
+    }
+    return features & (VIRTIO_FEATURE(VIRTIO_F_VERSION_1) | F(MRG_RXBUF))
+               ? VIRTIO_NET_HDR_LEN_FULL
+               : VIRTIO_NET_HDR_LEN_SHORT;
+}
+
+/* What is left to the device of what a driver of @features may ask for. */
+static void apply_soft(VirtIONet *n, VirtioFeatures features)
+{
+    static const struct {
+        VirtioFeatures feature;
+        unsigned caps;
+    } host[] = {
+        {F(CSUM), CAP_CSUM},
+        {F(HOST_TSO4) | F(GSO), CAP_TSO4},
+        {F(HOST_TSO6) | F(GSO), CAP_TSO6},
+        {F(HOST_ECN) | F(GSO), CAP_ECN},
+        {F(HOST_USO), CAP_USO4 | CAP_USO6},
+    };
+    NetCaps caps = {0};
+    unsigned have;
+
+    if (n->nc && n->nc->vnet_hdr_len) {
+        net_peer_caps(n->nc, &caps);
+    }
+    have = caps_to_bits(&caps);
+    n->tx_native = have ? caps.offloads : (NetOffloads){0};
+    n->tx_soft = false;
+    for (unsigned i = 0; i < G_N_ELEMENTS(host) && n->conf.soft_offloads; i++) {
+        n->tx_soft |= features & F(CSUM) && features & host[i].feature && (host[i].caps & ~have);
+    }
+    n->tx_count = features & F(DEVICE_STATS);
+    n->tx_look = n->tx_soft || n->tx_count;
 }
 
 void virtio_net_apply_features(VirtIONet *n, VirtioFeatures features)
 {
-    bool full = features & (VIRTIO_FEATURE(VIRTIO_F_VERSION_1) | F(MRG_RXBUF));
-
     n->mergeable = features & F(MRG_RXBUF);
-    n->guest_hdr_len = full ? VIRTIO_NET_HDR_LEN_FULL : VIRTIO_NET_HDR_LEN_SHORT;
-    n->ctrl.guest_offloads = (uint64_t)features & virtio_net_guest_offload_mask();
-    apply_header(n);
+    n->hash_report = features & F(HASH_REPORT);
+    n->rsc_ext = features & F(RSC_EXT);
+    n->guest_hdr_len = header_length(features);
+    n->rx_mtu = features & F(MTU) ? n->conf.mtu : 0;
+    n->rx_look =
+        features & (F(RSS) | F(HASH_REPORT) | F(RSC_EXT)) ? FRAME_HEAD_SIZE : RX_FILTER_HEAD_SIZE;
+    n->ctrl.guest_offloads = virtio_net_guest_offloads(features);
+    for (unsigned i = 0; i < n->queue_pairs; i++) {
+        apply_header(n->queues[i].nc, n->guest_hdr_len);
+    }
+    apply_soft(n, features);
     virtio_net_apply_offloads(n);
 }

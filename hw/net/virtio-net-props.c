@@ -57,7 +57,7 @@ const Property virtio_net_props[] = {
     PROP_BOOL("x-mtu-bypass-backend", VirtIONet, conf.mtu_bypass_backend, true,
               "host_mtu is advised whatever the back end says"),
     PROP_BOOL("x-soft-offloads", VirtIONet, conf.soft_offloads, true,
-              "Offloads by the device for peers without a vnet header; not in this version"),
+              "The device does transmit offloads that the back end cannot"),
     PROP_UINT32("rsc_interval", VirtIONet, conf.rsc_interval_ns, VIRTIO_NET_RSC_INTERVAL_DEFAULT,
                 "Receive coalescing, ns; not in this version"),
 
@@ -85,9 +85,15 @@ const Property virtio_net_props[] = {
     FEATURE("ctrl_mac_addr", VIRTIO_NET_F_CTRL_MAC_ADDR, true, "MAC address by command"),
     FEATURE("ctrl_guest_offloads", VIRTIO_NET_F_CTRL_GUEST_OFFLOADS, true,
             "Receive offloads changed at run time"),
-    FEATURE("mq", VIRTIO_NET_F_MQ, false, "Several queue pairs; not in this version"),
-    FEATURE("rss", VIRTIO_NET_F_RSS, false, "Receive-side scaling; not in this version"),
-    FEATURE("hash", VIRTIO_NET_F_HASH_REPORT, false, "Hash reports; not in this version"),
+    FEATURE("mq", VIRTIO_NET_F_MQ, false, "Several queue pairs, as the netdev has queues"),
+    FEATURE("rss", VIRTIO_NET_F_RSS, false, "Receive-side scaling"),
+    FEATURE("hash", VIRTIO_NET_F_HASH_REPORT, false, "Hash of each received frame in its header"),
+    FEATURE("hash_tunnel", VIRTIO_NET_F_HASH_TUNNEL, false, "Hash of what is in tunnels"),
+    FEATURE("notf_coal", VIRTIO_NET_F_NOTF_COAL, false, "Interrupt coalescing"),
+    FEATURE("vq_notf_coal", VIRTIO_NET_F_VQ_NOTF_COAL, false, "Interrupt coalescing by queue"),
+    FEATURE("device_stats", VIRTIO_NET_F_DEVICE_STATS, false, "Counters for the driver"),
+    FEATURE("guest_hdrlen", VIRTIO_NET_F_GUEST_HDRLEN, false,
+            "Driver says how long the headers of large frames are"),
     FEATURE("guest_rsc_ext", VIRTIO_NET_F_RSC_EXT, false,
             "Receive coalescing information; not in this version"),
     FEATURE_HIGH("host_tunnel", VIRTIO_NET_F_HOST_UDP_TUNNEL_GSO, true,
@@ -98,15 +104,15 @@ const Property virtio_net_props[] = {
                  "Guest takes GSO in UDP tunnels; not in this version"),
     FEATURE_HIGH("guest_tunnel_csum", VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO_CSUM, true,
                  "Guest takes GSO in UDP tunnels with outer checksums; not in this version"),
-    HASH("hash-ipv4", 0, "Hash over IPv4 addresses; not in this version"),
-    HASH("hash-tcp4", 1, "Hash over TCPv4 flows; not in this version"),
-    HASH("hash-udp4", 2, "Hash over UDPv4 flows; not in this version"),
-    HASH("hash-ipv6", 3, "Hash over IPv6 addresses; not in this version"),
-    HASH("hash-tcp6", 4, "Hash over TCPv6 flows; not in this version"),
-    HASH("hash-udp6", 5, "Hash over UDPv6 flows; not in this version"),
-    HASH("hash-ipv6ex", 6, "Hash over IPv6 extension headers' addresses; not in this version"),
-    HASH("hash-tcp6ex", 7, "Hash over TCPv6 flows with extension headers; not in this version"),
-    HASH("hash-udp6ex", 8, "Hash over UDPv6 flows with extension headers; not in this version"),
+    HASH("hash-ipv4", 0, "Hash over IPv4 addresses"),
+    HASH("hash-tcp4", 1, "Hash over TCPv4 flows"),
+    HASH("hash-udp4", 2, "Hash over UDPv4 flows"),
+    HASH("hash-ipv6", 3, "Hash over IPv6 addresses"),
+    HASH("hash-tcp6", 4, "Hash over TCPv6 flows"),
+    HASH("hash-udp6", 5, "Hash over UDPv6 flows"),
+    HASH("hash-ipv6ex", 6, "Hash over IPv6 extension headers' addresses"),
+    HASH("hash-tcp6ex", 7, "Hash over TCPv6 flows with extension headers"),
+    HASH("hash-udp6ex", 8, "Hash over UDPv6 flows with extension headers"),
 
     {.name = "x-queue-stats",
      .info = &prop_info_stats,
@@ -127,9 +133,6 @@ static gboolean check_features(VirtIONet *n, GError **errp)
         const char *property;
         unsigned bit;
     } missing[] = {
-        {"mq", VIRTIO_NET_F_MQ},
-        {"rss", VIRTIO_NET_F_RSS},
-        {"hash", VIRTIO_NET_F_HASH_REPORT},
         {"guest_rsc_ext", VIRTIO_NET_F_RSC_EXT},
         {"host_tunnel", VIRTIO_NET_F_HOST_UDP_TUNNEL_GSO},
         {"host_tunnel_csum", VIRTIO_NET_F_HOST_UDP_TUNNEL_GSO_CSUM},
@@ -152,21 +155,10 @@ static gboolean check_features(VirtIONet *n, GError **errp)
 
 static gboolean check_absent(VirtIONet *n, GError **errp)
 {
-    static const char *const hashes[] = {"hash-ipv4=on",   "hash-tcp4=on",   "hash-udp4=on",
-                                         "hash-ipv6=on",   "hash-tcp6=on",   "hash-udp6=on",
-                                         "hash-ipv6ex=on", "hash-tcp6ex=on", "hash-udp6ex=on"};
     VirtIONetConf *conf = &n->conf;
 
-    for (unsigned i = 0; i < G_N_ELEMENTS(hashes); i++) {
-        if (conf->hash[i] == ON_OFF_AUTO_ON) {
-            return refuse(errp, hashes[i]);
-        }
-    }
     if (conf->failover) {
         return refuse(errp, "failover=on");
-    }
-    if (conf->soft_offloads && property_was_set(OBJECT(n), "x-soft-offloads")) {
-        return refuse(errp, "x-soft-offloads=on");
     }
     if (conf->tx_latency_ns != VIRTIO_NET_TX_LATENCY_DEFAULT_NS) {
         return refuse(errp, "x-txlatency, which belongs to tx=adaptive,");

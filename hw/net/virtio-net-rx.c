@@ -1,9 +1,10 @@
 /*
  * Receiving: from the peer into the buffers that the driver posted.
  *
- * The peer offers a batch; each frame is filtered by a private copy of its first bytes, and its
- * header and data are spread over one buffer (plain) or as many as it needs (mergeable).  A batch
- * ends with one used-index store and one interrupt decision.
+ * The peer offers a batch; each frame is filtered, hashed and steered to a queue pair by a private
+ * copy of its first bytes, and its header and data are spread over one buffer (plain) or as many as
+ * it needs (mergeable).  A batch ends with one used-index store and one interrupt decision for each
+ * queue that got something.
  *
  * Buffers popped and not used yet are in the queue's hand.  What a batch leaves over goes back to
  * the ring, except when a frame needs more than there are: then its buffers stay in the hand, the
@@ -11,7 +12,8 @@
  *
  * Notifications are off while buffers remain and on from when they run out; the peer is refused
  * frames then, and is told (net_peer_writable) when the driver has notified.  A frame is dropped
- * only where waiting could not help: unwanted, too long, or larger than the buffers can ever be.
+ * only where waiting could not help: unwanted, too long, larger than the buffers can ever be, or
+ * for a queue that is not there (reset, or not in use).
  */
 #include <string.h>
 
@@ -22,14 +24,6 @@
 #define RX_PREFETCH 64
 
 typedef enum RxResult { RX_TAKEN, RX_NO_BUFFERS } RxResult;
-
-/* A frame on its way. */
-typedef struct RxFrame {
-    const NetPacket *pkt;
-    size_t skip;                          /* the peer's header */
-    size_t size;                          /* without it */
-    uint8_t hdr[VIRTIO_NET_HDR_LEN_FULL]; /* as the driver will see it */
-} RxFrame;
 
 static VirtQueueElement **rx_slot(VirtIONetQueue *q, unsigned i)
 {
@@ -99,10 +93,8 @@ static void rx_flush(VirtIONetQueue *q)
     virtqueue_flush(q->rx_vq, q->rx_filled);
     q->rx_filled = 0;
     q->rx_stats.batches++;
-    if (virtqueue_should_interrupt(q->rx_vq)) {
-        q->rx_stats.interrupts++;
-        virtio_notify_now(&q->n->parent_obj, q->rx_vq);
-    }
+    virtio_net_coal_used(&q->rx_coal, q->rx_unflushed);
+    q->rx_unflushed = 0;
 }
 
 /* Notifications as the ring asks for: on if it is empty.  False: buffers are there after all. */
@@ -169,13 +161,28 @@ static RxResult rx_gather_mergeable(VirtIONetQueue *q, size_t need, unsigned wan
     return RX_TAKEN;
 }
 
+/* Writes the completed checksum where it belongs, as far as it lies in the @bytes of the frame from
+ * @done on that were put into @elem at @offset. */
+static void rx_patch(const RxFrame *frame, VirtQueueElement *elem, size_t offset, size_t done,
+                     size_t bytes)
+{
+    for (unsigned i = 0; frame->csum_at && i < sizeof(frame->csum); i++) {
+        size_t at = (size_t)frame->csum_at + i;
+
+        if (at >= done && at < done + bytes) {
+            iov_from_buf(virtqueue_in_sg(elem), elem->in_num, offset + at - done, &frame->csum[i],
+                         1);
+        }
+    }
+}
+
 /* Writes the frame into the first @count buffers of the hand and marks them used. */
 static void rx_write(VirtIONetQueue *q, RxFrame *frame, unsigned count)
 {
     unsigned hdr_len = q->n->guest_hdr_len;
     size_t offset = hdr_len, done = 0;
 
-    if (hdr_len == VIRTIO_NET_HDR_LEN_FULL) {
+    if (hdr_len >= VIRTIO_NET_HDR_LEN_FULL) {
         frame->hdr[10] = (uint8_t)count; /* num_buffers, little-endian */
         frame->hdr[11] = (uint8_t)(count >> 8);
     }
@@ -186,10 +193,12 @@ static void rx_write(VirtIONetQueue *q, RxFrame *frame, unsigned count)
 
         iov_copy(virtqueue_in_sg(elem), elem->in_num, offset, frame->pkt->iov, frame->pkt->iovcnt,
                  frame->skip + done, bytes);
+        rx_patch(frame, elem, offset, done, bytes);
         done += bytes;
         rx_use(q, offset + bytes);
         offset = 0;
     }
+    q->rx_unflushed++;
     q->rx_stats.packets++;
     q->rx_stats.bytes += frame->size;
     q->rx_stats.buffers += count;
@@ -201,30 +210,66 @@ static RxResult rx_drop(VirtIONetQueue *q, NetDropReason reason)
     return RX_TAKEN;
 }
 
-/* Takes one frame (or drops it, which is counted) if there are buffers.  @want: frames that are
- * left in the batch, this one included. */
-static RxResult rx_packet(VirtIONetQueue *q, const NetPacket *pkt, unsigned want)
+/* Looks at a packet that came to @q.  False: it is not wanted, and counted. */
+static bool rx_open(VirtIONetQueue *q, const NetPacket *pkt, RxFrame *frame)
+{
+    unsigned peer_hdr = q->nc->vnet_hdr_len;
+
+    frame->pkt = pkt;
+    frame->skip = peer_hdr;
+    frame->csum_at = 0;
+    memset(frame->hdr, 0, sizeof(frame->hdr));
+    if (pkt->size > NET_MAX_FRAME) {
+        virtio_net_rx_drop(q, NET_DROP_TOO_LONG);
+        return false;
+    }
+    if (pkt->size < peer_hdr) {
+        virtio_net_rx_drop(q, NET_DROP_BAD_HEADER);
+        return false;
+    }
+    frame->size = pkt->size - peer_hdr;
+    /* The sender's memory may be another guest's: look at a copy, and no more of it than needed. */
+    frame->head_len = (unsigned)MIN(frame->size, q->n->rx_look);
+    iov_to_buf(pkt->iov, pkt->iovcnt, peer_hdr, frame->head, frame->head_len);
+    if (frame->head_len < RX_FILTER_HEAD_SIZE) {
+        memset(frame->head + frame->head_len, 0, RX_FILTER_HEAD_SIZE - frame->head_len);
+    }
+    if (!rx_filter_match(&q->n->rx_filter, frame->head)) {
+        virtio_net_rx_drop(q, NET_DROP_FILTERED);
+        return false;
+    }
+    return virtio_net_rx_header(q, frame);
+}
+
+/* The queue for a frame; NULL: it is dropped, and counted. */
+static VirtIONetQueue *rx_target(VirtIONetQueue *q, RxFrame *frame)
 {
     VirtIONet *n = q->n;
-    uint8_t head[32 + RX_FILTER_HEAD_SIZE] = {0};
-    unsigned peer_hdr = q->nc->vnet_hdr_len, count;
-    RxFrame frame = {.pkt = pkt, .skip = peer_hdr};
+    VirtIONetQueue *target = q;
 
-    if (pkt->size > NET_MAX_FRAME) {
-        return rx_drop(q, NET_DROP_TOO_LONG);
-    }
-    if (pkt->size < peer_hdr || peer_hdr > 32) {
-        return rx_drop(q, NET_DROP_BAD_HEADER);
-    }
-    frame.size = pkt->size - peer_hdr;
-    /* The sender's memory may be another guest's: look at a copy. */
-    iov_to_buf(pkt->iov, pkt->iovcnt, 0, head, peer_hdr + RX_FILTER_HEAD_SIZE);
-    if (!rx_filter_match(&n->rx_filter, head + peer_hdr)) {
-        return rx_drop(q, NET_DROP_FILTERED);
-    }
-    memcpy(frame.hdr, head, MIN(peer_hdr, VIRTIO_NET_HDR_LEN_SHORT));
+    if (n->steering->rss.hash_types || n->steering->rss.redirect) {
+        uint32_t hash;
+        unsigned report;
 
-    size_t need = n->guest_hdr_len + frame.size;
+        target = virtio_net_steer(q, frame->head, frame->head_len, &hash, &report);
+        if (n->hash_report) {
+            virtio_net_put_hash(frame->hdr, hash, report);
+        }
+    }
+    if (!target->running || !virtqueue_ready(target->rx_vq)) {
+        virtio_net_rx_drop(target, NET_DROP_NOT_READY);
+        return NULL;
+    }
+    return target;
+}
+
+/* Puts a frame into the driver's buffers, or drops it, which is counted, if there are any.
+ * @want: frames that are left in the batch, this one included. */
+static RxResult rx_store(VirtIONetQueue *q, RxFrame *frame, unsigned want)
+{
+    VirtIONet *n = q->n;
+    size_t need = n->guest_hdr_len + frame->size;
+    unsigned count;
     RxResult result = n->mergeable ? rx_gather_mergeable(q, need, want, &count)
                                    : rx_gather_plain(q, need, want, &count);
 
@@ -233,34 +278,11 @@ static RxResult rx_packet(VirtIONetQueue *q, const NetPacket *pkt, unsigned want
     }
     if (!count) {
         guest_error("virtio-net: queue %u: frame of %zu bytes is larger than the receive buffers",
-                    q->index, frame.size);
+                    q->index, frame->size);
         return rx_drop(q, NET_DROP_TOO_LONG);
     }
-    rx_write(q, &frame, count);
+    rx_write(q, frame, count);
     return RX_TAKEN;
-}
-
-/* Up to x-rxburst frames; returns how many were taken. */
-static unsigned rx_burst(VirtIONetQueue *q, NetPacket *pkts, unsigned n)
-{
-    unsigned taken = 0;
-
-    while (taken < n && q->running) {
-        if (rx_packet(q, &pkts[taken], n - taken) == RX_TAKEN) {
-            taken++;
-            continue;
-        }
-        /* Publish before waiting: the driver can only refill what it got back. */
-        rx_flush(q);
-        if (rx_await_buffers(q)) {
-            q->rx_stats.stalls++;
-            return taken;
-        }
-    }
-    rx_give_back(q);
-    rx_flush(q);
-    rx_await_buffers(q);
-    return taken;
 }
 
 /* The hand's buffers lie in a memory map that has been replaced: have them popped again. */
@@ -271,32 +293,123 @@ static void rx_check_generation(VirtIONetQueue *q)
     }
 }
 
+/* The same, waiting for buffers as long as the driver adds some.  False: there are none. */
+static bool rx_deliver(VirtIONetQueue *q, RxFrame *frame, unsigned want)
+{
+    rx_check_generation(q);
+    while (q->running) {
+        if (rx_store(q, frame, want) == RX_TAKEN) {
+            return true;
+        }
+        /* Publish before waiting: the driver can only refill what it got back. */
+        rx_flush(q);
+        if (rx_await_buffers(q)) {
+            q->rx_stats.stalls++;
+            return false;
+        }
+    }
+    return false;
+}
+
+/* The end of a batch for one queue. */
+static void rx_finish(VirtIONetQueue *q)
+{
+    if (!q->running) {
+        return;
+    }
+    rx_give_back(q);
+    rx_flush(q);
+    rx_await_buffers(q);
+}
+
+/* One packet of a batch; *target: the queue it went to.  False: it has to wait for that one. */
+static bool rx_packet(VirtIONetQueue *q, const NetPacket *pkt, unsigned want,
+                      VirtIONetQueue **target)
+{
+    RxFrame frame;
+
+    *target = NULL;
+    if (!rx_open(q, pkt, &frame)) {
+        return true;
+    }
+    *target = rx_target(q, &frame);
+    if (q->n->steering->rss.redirect) {
+        want = 1 + want / q->n->present_pairs;
+    }
+    return !*target || rx_deliver(*target, &frame, want);
+}
+
 unsigned virtio_net_receive_batch(NetClient *nc, NetPacket *pkts, unsigned n)
 {
     VirtIONetQueue *q = ((VirtIONetClient *)nc)->q;
+    VirtIONet *net = q->n;
+    uint64_t touched = 0; /* queue pairs */
     unsigned taken = 0;
 
-    if (!q->running || !virtqueue_ready(q->rx_vq)) {
+    if (!virtio_net_can_take(q)) {
         return 0;
     }
-    rx_check_generation(q);
     while (taken < n) {
-        unsigned burst = MIN(n - taken, (unsigned)q->n->conf.rx_burst);
-        unsigned got = rx_burst(q, pkts + taken, burst);
+        VirtIONetQueue *target;
+        bool ok = rx_packet(q, &pkts[taken], n - taken, &target);
 
-        taken += got;
-        if (got < burst) {
+        if (target) {
+            touched |= UINT64_C(1) << target->index;
+        }
+        if (!ok) {
+            /* Its buffers stay in its hand, for that frame. */
+            touched &= ~(UINT64_C(1) << target->index);
+            q->rx_waits_for = target->running ? target : NULL;
             break;
         }
+        taken++;
+        if (target && target->rx_unflushed >= (unsigned)net->conf.rx_burst) {
+            rx_flush(target);
+        }
+    }
+    while (touched) {
+        unsigned index = (unsigned)__builtin_ctzll(touched);
+
+        touched &= touched - 1;
+        rx_finish(&net->queues[index]);
     }
     return taken;
+}
+
+bool virtio_net_can_take(VirtIONetQueue *q)
+{
+    if (!q->running) {
+        return false;
+    }
+    return q->n->steering->rss.redirect || (q->enabled && virtqueue_ready(q->rx_vq));
 }
 
 bool virtio_net_can_receive(NetClient *nc)
 {
     VirtIONetQueue *q = ((VirtIONetClient *)nc)->q;
 
-    return q->running && virtqueue_ready(q->rx_vq) && !rx_await_buffers(q);
+    if (!virtio_net_can_take(q)) {
+        return false;
+    }
+    /* Where the next frame goes is not known before it is seen. */
+    return q->n->steering->rss.redirect || !rx_await_buffers(q);
+}
+
+/* Buffers are there: back ends that wait for them go on. */
+static void rx_resume(VirtIONetQueue *q)
+{
+    VirtIONet *n = q->n;
+
+    for (unsigned i = 0; n->steering->rss.redirect && i < n->present_pairs; i++) {
+        VirtIONetQueue *other = &n->queues[i];
+
+        if (other != q && other->rx_waits_for == q) {
+            other->rx_waits_for = NULL;
+            net_peer_writable(other->nc);
+        }
+    }
+    q->rx_waits_for = NULL;
+    net_peer_writable(q->nc);
 }
 
 static void rx_notified(void *opaque)
@@ -305,7 +418,7 @@ static void rx_notified(void *opaque)
 
     q->rx_stats.notifications++;
     if (q->running && virtqueue_ready(q->rx_vq) && !rx_await_buffers(q)) {
-        net_peer_writable(q->nc);
+        rx_resume(q);
     }
 }
 
@@ -324,28 +437,35 @@ void virtio_net_rx_handler(VirtIODevice *vdev, VirtQueue *vq)
 void virtio_net_rx_init(VirtIONetQueue *q)
 {
     q->rx_bh = bh_new(q->n->loop, rx_notified, q);
+    virtio_net_coal_init(&q->rx_coal, q->n, q->n->loop, q->rx_vq, &q->rx_stats.interrupts);
 }
 
 void virtio_net_rx_cleanup(VirtIONetQueue *q)
 {
+    virtio_net_coal_reset(&q->rx_coal);
     bh_delete(q->rx_bh);
 }
 
 void virtio_net_rx_start(VirtIONetQueue *q)
 {
     if (virtqueue_ready(q->rx_vq) && !rx_await_buffers(q)) {
-        net_peer_writable(q->nc);
+        rx_resume(q);
+    } else if (q->n->steering->rss.redirect) {
+        net_peer_writable(q->nc); /* frames of its back end may be for others */
     }
 }
 
 void virtio_net_rx_stop(VirtIONetQueue *q)
 {
     rx_give_back(q);
+    virtio_net_coal_stop(&q->rx_coal);
 }
 
 void virtio_net_rx_reset(VirtIONetQueue *q)
 {
     bh_cancel(q->rx_bh);
+    virtio_net_coal_reset(&q->rx_coal);
     q->rx_hand.count = 0;
-    q->rx_filled = 0;
+    q->rx_filled = q->rx_unflushed = 0;
+    q->rx_waits_for = NULL;
 }

@@ -9,6 +9,7 @@
  * In front of each frame the driver puts a header of guest_hdr_len bytes.  The peer may want none,
  * one of the same length, or (old kernels) one of another length; the first two cost nothing, the
  * third goes through the bounce buffer, as do chains of more buffers than a system call takes.
+ * Frames with offloads that the peer does not do take the way of virtio-net-tx-soft.c.
  *
  * When to flush is the policy's business (virtio-net-txpolicy.c).
  */
@@ -55,6 +56,18 @@ static TxKind tx_reject(VirtIONetQueue *q, NetDropReason reason, size_t size)
     return TX_BAD;
 }
 
+/* Reads what the header of slot @i asks for.  True: the device must do it. */
+static bool tx_look(VirtIONetQueue *q, unsigned i)
+{
+    TxHand *hand = &q->tx_hand;
+    uint8_t hdr[2];
+
+    iov_to_buf(hand->elems[i]->sg, hand->elems[i]->out_num, 0, hdr, sizeof(hdr));
+    hand->flags[i] = hdr[0];
+    hand->gso[i] = hdr[1];
+    return virtio_net_tx_is_soft(q->n, hdr[0], hdr[1]);
+}
+
 /* Looks at slot @i's chain and lays the packet over it. */
 static TxKind tx_prepare(VirtIONetQueue *q, unsigned i)
 {
@@ -71,6 +84,10 @@ static TxKind tx_prepare(VirtIONetQueue *q, unsigned i)
         return tx_reject(q, NET_DROP_TOO_LONG, elem->out_size);
     }
     hand->sizes[i] = (uint32_t)(elem->out_size - hdr);
+    if (q->n->tx_look && tx_look(q, i)) {
+        virtio_net_tx_soft_alloc(q);
+        return TX_SOFT;
+    }
     if (elem->out_num > TX_IOV_MAX || (peer_hdr && peer_hdr != hdr)) {
         return TX_COPY;
     }
@@ -174,6 +191,8 @@ static unsigned tx_offer(VirtIONetQueue *q, unsigned at, unsigned run)
     switch (q->tx_hand.kinds[at]) {
     case TX_BAD:
         return run;
+    case TX_SOFT:
+        return virtio_net_tx_send_soft(q, at, run);
     case TX_COPY:
         while (done < run && tx_send_copy(q, at + done)) {
             done++;
@@ -181,14 +200,6 @@ static unsigned tx_offer(VirtIONetQueue *q, unsigned at, unsigned run)
         return done;
     default:
         return net_send_batch(q->nc, &q->tx_hand.pkts[at], run);
-    }
-}
-
-static void tx_interrupt(VirtIONetQueue *q)
-{
-    if (virtqueue_should_interrupt(q->tx_vq)) {
-        q->tx_stats.interrupts++;
-        virtio_notify_now(&q->n->parent_obj, q->tx_vq);
     }
 }
 
@@ -202,8 +213,36 @@ static void tx_hand_advance(TxHand *hand, unsigned done)
         memmove(hand->pkts, hand->pkts + done, left * sizeof(hand->pkts[0]));
         memmove(hand->sizes, hand->sizes + done, left * sizeof(hand->sizes[0]));
         memmove(hand->kinds, hand->kinds + done, left * sizeof(hand->kinds[0]));
+        memmove(hand->flags, hand->flags + done, left * sizeof(hand->flags[0]));
+        memmove(hand->gso, hand->gso + done, left * sizeof(hand->gso[0]));
     }
     hand->count = left;
+}
+
+/* Counts slot @i, which is finished with. */
+static void tx_count(VirtIONetQueue *q, unsigned i)
+{
+    const TxHand *hand = &q->tx_hand;
+
+    if (hand->kinds[i] == TX_BAD) {
+        return;
+    }
+    q->tx_stats.packets++;
+    q->tx_stats.bytes += hand->sizes[i];
+    if (!q->n->tx_count) {
+        return;
+    }
+    if (hand->flags[i] & VIRTIO_NET_HDR_F_NEEDS_CSUM) {
+        q->tx_csum.needs++;
+    } else {
+        q->tx_csum.none++;
+    }
+    if (hand->kinds[i] != TX_SOFT && hand->gso[i] != VIRTIO_NET_HDR_GSO_NONE) {
+        q->tx_gso.packets++;
+        q->tx_gso.bytes += hand->sizes[i];
+        q->tx_gso.packets_noseg++;
+        q->tx_gso.bytes_noseg += hand->sizes[i];
+    }
 }
 
 /* Offers what is in the hand and returns to the driver what is done.  Returns how many. */
@@ -212,24 +251,22 @@ static unsigned tx_send_hand(VirtIONetQueue *q)
     TxHand *hand = &q->tx_hand;
     unsigned at = 0, run, done;
 
+    if (hand->kinds[0] != TX_SOFT) {
+        virtio_net_tx_soft_forget(q);
+    }
     do {
-        bool good = hand->kinds[at] != TX_BAD;
-
         run = tx_run_length(hand, at);
         done = tx_offer(q, at, run);
         for (unsigned i = at; i < at + done; i++) {
             virtqueue_fill(q->tx_vq, hand->elems[i], 0, i);
-            if (good) {
-                q->tx_stats.packets++;
-                q->tx_stats.bytes += hand->sizes[i];
-            }
+            tx_count(q, i);
         }
         at += done;
     } while (done == run && at < hand->count);
     if (at) {
         virtqueue_flush(q->tx_vq, at);
         q->tx_stats.batches++;
-        tx_interrupt(q);
+        virtio_net_coal_used(&q->tx_coal, at);
     }
     tx_hand_advance(hand, at);
     return at;
@@ -377,6 +414,7 @@ void virtio_net_tx_init(VirtIONetQueue *q)
     VirtIONetConf *conf = &q->n->conf;
 
     q->tx_bounce = g_malloc(NET_MAX_FRAME);
+    virtio_net_coal_init(&q->tx_coal, q->n, q->n->loop, q->tx_vq, &q->tx_stats.interrupts);
     q->tx_bh = bh_new(q->n->loop, tx_notified, q);
     q->writable_bh = bh_new(q->n->loop, tx_writable, q);
     tx_scheduler_init(&q->tx, q->n->loop, tx_policy_find(conf->tx), conf->tx_burst,
@@ -386,9 +424,11 @@ void virtio_net_tx_init(VirtIONetQueue *q)
 void virtio_net_tx_cleanup(VirtIONetQueue *q)
 {
     tx_scheduler_cleanup(&q->tx);
+    virtio_net_coal_reset(&q->tx_coal);
     bh_delete(q->tx_bh);
     bh_delete(q->writable_bh);
     g_free(q->tx_bounce);
+    g_clear_pointer(&q->tx_soft, g_free);
 }
 
 void virtio_net_tx_start(VirtIONetQueue *q)
@@ -401,11 +441,14 @@ void virtio_net_tx_start(VirtIONetQueue *q)
 void virtio_net_tx_stop(VirtIONetQueue *q)
 {
     tx_scheduler_stop(&q->tx);
+    virtio_net_coal_stop(&q->tx_coal);
 }
 
 void virtio_net_tx_reset(VirtIONetQueue *q)
 {
     tx_scheduler_reset(&q->tx);
+    virtio_net_coal_reset(&q->tx_coal);
     bh_cancel(q->tx_bh);
+    virtio_net_tx_soft_forget(q);
     q->tx_hand.count = 0;
 }

@@ -2,13 +2,13 @@
  * virtio-net: the device as a whole.  Realize and unrealize, configuration space, reset, start and
  * stop, link state, and the types that users name.
  *
- * Queues are receive (2i) and transmit (2i + 1) of each pair, then the control queue.  The pairs
- * belong to one event loop (iothread=, else the main loop); the control queue, configuration and
- * everything in this file to the main thread, which reaches into the pairs' loop with
- * event_loop_run_sync().
+ * Queues are receive (2i) and transmit (2i + 1) of each pair, then the control queue
+ * (virtio-net-mq.c).  The pairs belong to one event loop (iothread=, else the main loop); the
+ * control queue, configuration and everything in this file to the main thread, which reaches into
+ * the pairs' loop with event_loop_run_sync().
  *
  * Not here: packets (-tx.c, -rx.c), when to send (-txpolicy.c), commands (-ctrl.c), features
- * (-offload.c), properties (-props.c), counters (-stats.c).
+ * (-offload.c), properties (-props.c), counters (-stats.c), which queues there are (-mq.c).
  */
 #include <string.h>
 
@@ -34,15 +34,23 @@ static uint16_t net_status(const VirtIONet *n)
 static void net_get_config(VirtIODevice *vdev, uint8_t *config)
 {
     VirtIONet *n = VIRTIO_NET(vdev);
-    struct virtio_net_config c = {
-        .status = GUINT16_TO_LE(net_status(n)),
-        .max_virtqueue_pairs = GUINT16_TO_LE(n->queue_pairs),
-        .mtu = GUINT16_TO_LE(n->conf.mtu),
-        .speed = GUINT32_TO_LE((uint32_t)n->conf.speed),
-        .duplex = n->duplex,
+    VirtIONetConfigLayout c = {
+        .base =
+            {
+                .status = GUINT16_TO_LE(net_status(n)),
+                .max_virtqueue_pairs = GUINT16_TO_LE(n->queue_pairs),
+                .mtu = GUINT16_TO_LE(n->conf.mtu),
+                .speed = GUINT32_TO_LE((uint32_t)n->conf.speed),
+                .duplex = n->duplex,
+                .rss_max_key_size = VIRTIO_NET_RSS_KEY_MAX,
+                .rss_max_indirection_table_length = GUINT16_TO_LE(
+                    virtio_host_has_feature(vdev, VIRTIO_NET_F_RSS) ? VIRTIO_NET_RSS_TABLE_MAX : 1),
+                .supported_hash_types = GUINT32_TO_LE(virtio_net_hash_types(n)),
+            },
+        .supported_tunnel_types = GUINT32_TO_LE(VIRTIO_NET_HASH_TUNNELS),
     };
 
-    memcpy(c.mac, n->ctrl.filter.mac, ETH_MAC_LEN);
+    memcpy(c.base.mac, n->ctrl.filter.mac, ETH_MAC_LEN);
     memcpy(config, &c, MIN(vdev->config_len, sizeof(c)));
 }
 
@@ -67,9 +75,14 @@ static void pairs_start(void *opaque)
 {
     VirtIONet *n = opaque;
 
-    for (unsigned i = 0; i < n->queue_pairs; i++) {
+    /* All run before the first receives: a frame may go to any of them. */
+    for (unsigned i = 0; i < n->present_pairs; i++) {
         n->queues[i].running = true;
-        virtio_net_tx_start(&n->queues[i]);
+    }
+    for (unsigned i = 0; i < n->present_pairs; i++) {
+        if (n->queues[i].enabled) {
+            virtio_net_tx_start(&n->queues[i]);
+        }
         virtio_net_rx_start(&n->queues[i]);
     }
 }
@@ -78,7 +91,7 @@ static void pairs_stop(void *opaque)
 {
     VirtIONet *n = opaque;
 
-    for (unsigned i = 0; i < n->queue_pairs; i++) {
+    for (unsigned i = 0; i < n->present_pairs; i++) {
         n->queues[i].running = false;
         virtio_net_tx_stop(&n->queues[i]);
         virtio_net_rx_stop(&n->queues[i]);
@@ -120,6 +133,9 @@ static void net_reset(VirtIODevice *vdev)
     virtio_net_install_filter(n);
     virtio_net_update_info(n);
     event_loop_run_sync(n->loop, pairs_reset, n);
+    virtio_net_reset_coalescing(n);
+    virtio_net_reset_steering(n);
+    virtio_net_arrange_queues(n, 0);
 }
 
 typedef struct FeatureChange {
@@ -141,6 +157,7 @@ static void net_set_features(VirtIODevice *vdev, VirtioFeatures features)
 
     rx_filter_set_all_vlans(&n->ctrl.filter, !vlan_filtering);
     virtio_net_install_filter(n);
+    virtio_net_arrange_queues(n, features);
     event_loop_run_sync(n->loop, pairs_set_features, &(FeatureChange){n, features});
 }
 
@@ -167,8 +184,9 @@ static void net_queue_reset(VirtIODevice *vdev, unsigned index)
 {
     VirtIONet *n = VIRTIO_NET(vdev);
 
-    if (n->queues && index < 2 * n->queue_pairs) {
+    if (n->queues && index < 2 * n->present_pairs) {
         event_loop_run_sync(n->loop, queue_reset, &(QueueChange){n, index});
+        virtio_net_coal_queue_reset(n, index);
     }
 }
 
@@ -181,7 +199,9 @@ static void queue_enabled(void *opaque)
         return;
     }
     if (change->index % 2) {
-        virtio_net_tx_start(q);
+        if (q->enabled) {
+            virtio_net_tx_start(q);
+        }
     } else {
         virtio_net_rx_start(q);
     }
@@ -191,7 +211,7 @@ static void net_queue_enabled(VirtIODevice *vdev, unsigned index)
 {
     VirtIONet *n = VIRTIO_NET(vdev);
 
-    if (n->queues && index < 2 * n->queue_pairs) {
+    if (n->queues && index < 2 * n->present_pairs) {
         event_loop_run_sync(n->loop, queue_enabled, &(QueueChange){n, index});
     }
 }
@@ -200,7 +220,7 @@ static EventLoop *net_queue_loop(VirtIODevice *vdev, unsigned index)
 {
     VirtIONet *n = VIRTIO_NET(vdev);
 
-    return index < 2 * n->queue_pairs ? n->loop : event_loop_main();
+    return index < 2 * n->present_pairs ? n->loop : event_loop_main();
 }
 
 /* --- the NIC as its peer and the monitor see it --- */
@@ -277,10 +297,8 @@ static gboolean find_peers(VirtIONet *n, NetClient **peers, unsigned *count, GEr
         return error_set(errp, "Property 'virtio-net-device.netdev' can't find value '%s'", id);
     }
     if (queues > VIRTIO_NET_MAX_QUEUE_PAIRS) {
-        return error_set(errp,
-                         "netdev '%s' has several queues, but mq=on is not available in this "
-                         "version: use one queue",
-                         id);
+        return error_set(errp, "netdev '%s' has more than %u queues, which virtio-net cannot use",
+                         id, VIRTIO_NET_MAX_QUEUE_PAIRS);
     }
     for (unsigned i = 0; i < queues; i++) {
         if (found[i]->peer) {
@@ -340,17 +358,19 @@ static void create_queues(VirtIONet *n)
     VirtIODevice *vdev = &n->parent_obj;
 
     n->queues = g_new0(VirtIONetQueue, n->queue_pairs);
+    n->steering = g_new0(VirtIONetSteering, 1);
     for (unsigned i = 0; i < n->queue_pairs; i++) {
         VirtIONetQueue *q = &n->queues[i];
 
         q->n = n;
         q->index = i;
+        q->enabled = true; /* back ends start attached */
         q->rx_vq = virtio_add_queue(vdev, n->conf.rx_queue_size, virtio_net_rx_handler);
         q->tx_vq = virtio_add_queue(vdev, n->conf.tx_queue_size, virtio_net_tx_handler);
         virtio_net_rx_init(q);
         virtio_net_tx_init(q);
     }
-    n->ctrl_vq = virtio_add_queue(vdev, VIRTIO_NET_CTRL_QUEUE_SIZE, virtio_net_ctrl_handler);
+    virtio_add_queue(vdev, VIRTIO_NET_CTRL_QUEUE_SIZE, virtio_net_ctrl_handler);
     virtio_net_ctrl_init(n);
 }
 
@@ -385,6 +405,9 @@ static void net_unrealize(VirtIODevice *vdev)
 {
     VirtIONet *n = VIRTIO_NET(vdev);
 
+    /* All queues of the back end are attached, as the next user expects. */
+    n->ctrl.queue_pairs = (uint16_t)n->queue_pairs;
+    virtio_net_install_steering(n);
     for (unsigned i = 0; i < n->queue_pairs; i++) {
         NetClient *peer = n->queues[i].nc->peer;
 
@@ -403,6 +426,7 @@ static void net_unrealize(VirtIODevice *vdev)
         virtio_del_queue(vdev, i);
     }
     g_clear_pointer(&n->queues, g_free);
+    g_clear_pointer(&n->steering, g_free);
     net_release_mac(n->conf.mac);
     if (n->conf.iothread) {
         n->conf.iothread->users--;
@@ -446,8 +470,12 @@ static void virtio_net_class_init(VirtIONetClass *klass)
 
 static unsigned net_default_vectors(VirtIODevice *vdev)
 {
+    NetClient *queues[VIRTIO_NET_MAX_QUEUE_PAIRS];
+    const char *id = VIRTIO_NET(vdev)->conf.netdev;
+    unsigned pairs = id ? net_client_find_queues(id, queues, G_N_ELEMENTS(queues)) : 1;
+
     /* One for each queue of a pair, the control queue, and configuration. */
-    return 2 * VIRTIO_NET_MAX_QUEUE_PAIRS + 2;
+    return 2 * MAX(pairs, 1) + 2;
 }
 
 void virtio_net_register_types(void)

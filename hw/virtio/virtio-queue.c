@@ -222,6 +222,22 @@ void virtio_queues_reset(VirtIODevice *vdev)
     }
 }
 
+void virtio_set_queue_role(VirtIODevice *vdev, unsigned index, unsigned num,
+                           VirtioQueueHandler *handler)
+{
+    VirtioQueue *queue = &vdev->queues[index];
+
+    if (queue->handler == handler && (!handler || queue->max_num == num)) {
+        return;
+    }
+    queue_stop(queue);
+    queue->handler = handler;
+    if (handler) {
+        queue->max_num = (uint16_t)num;
+    }
+    queue_reset_state(queue);
+}
+
 void virtio_queue_set_num(VirtIODevice *vdev, unsigned index, unsigned num)
 {
     VirtioQueue *queue = virtio_queue(vdev, index);

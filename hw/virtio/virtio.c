@@ -60,8 +60,10 @@ void virtio_set_features(VirtIODevice *vdev, VirtioFeatures features)
     VirtIODeviceClass *klass = VIRTIO_DEVICE_GET_CLASS(vdev);
     VirtioFeatures offered = virtio_offered_features(vdev, vdev->legacy_driver);
 
-    if (vdev->status & VIRTIO_CONFIG_S_FEATURES_OK) {
-        guest_error("%s: features written after FEATURES_OK", device_name(&vdev->parent_obj));
+    /* A legacy driver has no FEATURES_OK: what it accepts is settled when it begins to drive. */
+    if (vdev->status & (VIRTIO_CONFIG_S_FEATURES_OK | VIRTIO_CONFIG_S_DRIVER_OK)) {
+        guest_error("%s: features written after %s", device_name(&vdev->parent_obj),
+                    vdev->status & VIRTIO_CONFIG_S_FEATURES_OK ? "FEATURES_OK" : "DRIVER_OK");
         return;
     }
     if (vdev->legacy_driver && (features & VIRTIO_FEATURE(VIRTIO_F_BAD_FEATURE))) {

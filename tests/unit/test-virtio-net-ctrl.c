@@ -152,13 +152,17 @@ static uint8_t run_pieces(VirtioFeatures features, const void *bytes, size_t siz
     g_autofree uint8_t *copy = g_memdup2(bytes, size); /* of exact size, for sanitizers */
     g_autofree struct iovec *iov = g_new0(struct iovec, size + 1);
     VirtIONetCtrlState before = state;
+    const VirtIONetCtrlContext context = {.features = features, .max_pairs = 1};
+    uint8_t room;
+    struct iovec in = {&room, 1};
+    VirtIONetCtrlReply reply = {.iov = &in, .iovcnt = 1, .size = 1};
     unsigned n = 0;
     uint8_t ack;
 
     for (size_t at = 0; at < size; at += piece) {
         iov[n++] = (struct iovec){copy + at, MIN(piece, size - at)};
     }
-    ack = virtio_net_ctrl_execute(&state, features, iov, n, &changed);
+    ack = virtio_net_ctrl_execute(&state, &context, iov, n, &reply, &changed);
     if (ack != VIRTIO_NET_OK) {
         g_assert_cmpint(changed, ==, 0);
         g_assert_cmpmem(&before, sizeof(before), &state, sizeof(state));
@@ -355,6 +359,7 @@ static void test_config_length(void)
     g_assert_cmpint(virtio_net_config_length(F(SPEED_DUPLEX) | F(MTU)), ==, 17);
     g_assert_cmpint(virtio_net_config_length(F(RSS)), ==, 24);
     g_assert_cmpint(virtio_net_config_length(F(HASH_REPORT) | F(STATUS)), ==, 24);
+    g_assert_cmpint(virtio_net_config_length(F(HASH_TUNNEL) | F(HASH_REPORT)), ==, 28);
 }
 
 static void test_features_masked(void)
@@ -364,14 +369,15 @@ static void test_features_masked(void)
 
     /* Offloads without a header would be lies. */
     caps.offloads.csum = caps.offloads.tso4 = true;
-    got = virtio_net_mask_features(all, &caps);
+    got = virtio_net_mask_features(all, &caps, false);
     g_assert_false(got & (F(CSUM) | F(GUEST_CSUM) | F(HOST_TSO4) | F(GUEST_TSO4) | F(GSO)));
     g_assert_true((got & F(MRG_RXBUF)) && (got & F(CTRL_VLAN)) && (got & F(STATUS)));
-    g_assert_false(got & (F(MQ) | F(RSS) | F(HASH_REPORT) | F(RSC_EXT)));
+    g_assert_true((got & F(MQ)) && (got & F(RSS)) && (got & F(HASH_REPORT)));
+    g_assert_false(got & F(RSC_EXT));
     g_assert_false(got & VIRTIO_FEATURE(67));
 
     caps.vnet_hdr = true;
-    got = virtio_net_mask_features(all, &caps);
+    got = virtio_net_mask_features(all, &caps, false);
     g_assert_true((got & F(CSUM)) && (got & F(HOST_TSO4)) && (got & F(GUEST_TSO4)));
     g_assert_false(got & (F(HOST_TSO6) | F(HOST_ECN) | F(HOST_UFO) | F(HOST_USO) | F(GSO)));
 
@@ -382,18 +388,25 @@ static void test_features_masked(void)
                                   .ufo = true,
                                   .uso4 = true,
                                   .uso6 = true};
-    got = virtio_net_mask_features(all, &caps);
+    got = virtio_net_mask_features(all, &caps, false);
     g_assert_true((got & F(GSO)) && (got & F(HOST_USO)) && (got & F(GUEST_USO6)));
 
     /* What a feature needs takes it along. */
-    got = virtio_net_mask_features(all & ~F(CSUM), &caps);
+    got = virtio_net_mask_features(all & ~F(CSUM), &caps, false);
     g_assert_false(got & (F(HOST_TSO4) | F(HOST_ECN) | F(HOST_UFO) | F(HOST_USO) | F(GSO)));
     g_assert_true(got & F(GUEST_TSO4));
-    got = virtio_net_mask_features(all & ~F(CTRL_VQ), &caps);
+    /* What the device does itself needs nothing of the peer. */
+    got = virtio_net_mask_features(all, &(NetCaps){0}, true);
+    g_assert_true((got & F(CSUM)) && (got & F(HOST_TSO4)) && (got & F(HOST_TSO6)) &&
+                  (got & F(HOST_ECN)) && (got & F(HOST_USO)) && (got & F(GSO)));
+    g_assert_false(got & (F(HOST_UFO) | F(GUEST_CSUM) | F(GUEST_TSO4)));
+    got = virtio_net_mask_features(all & ~F(CSUM), &(NetCaps){0}, true);
+    g_assert_false(got & (F(HOST_TSO4) | F(HOST_ECN) | F(HOST_USO)));
+    got = virtio_net_mask_features(all & ~F(CTRL_VQ), &caps, false);
     g_assert_false(got & (F(CTRL_RX) | F(CTRL_VLAN) | F(GUEST_ANNOUNCE) | F(CTRL_GUEST_OFFLOADS)));
-    got = virtio_net_mask_features(all & ~F(GUEST_TSO4), &caps);
+    got = virtio_net_mask_features(all & ~F(GUEST_TSO4), &caps, false);
     g_assert_true(got & F(GUEST_ECN));
-    got = virtio_net_mask_features(all & ~F(GUEST_TSO4) & ~F(GUEST_TSO6), &caps);
+    got = virtio_net_mask_features(all & ~F(GUEST_TSO4) & ~F(GUEST_TSO6), &caps, false);
     g_assert_false(got & F(GUEST_ECN));
 }
 
@@ -401,11 +414,11 @@ static void test_offloads_from_features(void)
 {
     NetOffloads o;
 
-    virtio_net_offloads_from_features((uint64_t)(F(GUEST_CSUM) | F(GUEST_TSO6) | F(GUEST_ECN)), &o);
+    virtio_net_offloads_to_peer((uint64_t)(F(GUEST_CSUM) | F(GUEST_TSO6) | F(GUEST_ECN)), &o);
     g_assert_true(o.csum && o.tso6 && o.ecn && !o.tso4 && !o.ufo);
-    virtio_net_offloads_from_features((uint64_t)(F(GUEST_TSO6) | F(GUEST_ECN) | F(GUEST_USO4)), &o);
+    virtio_net_offloads_to_peer((uint64_t)(F(GUEST_TSO6) | F(GUEST_ECN) | F(GUEST_USO4)), &o);
     g_assert_false(o.csum || o.tso6 || o.ecn || o.uso4);
-    virtio_net_offloads_from_features((uint64_t)(F(GUEST_CSUM) | F(GUEST_ECN)), &o);
+    virtio_net_offloads_to_peer((uint64_t)(F(GUEST_CSUM) | F(GUEST_ECN)), &o);
     g_assert_true(o.csum && !o.ecn);
 }
 

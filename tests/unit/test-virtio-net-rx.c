@@ -186,8 +186,13 @@ static void test_rx_peer_header(void)
     struct iovec iov = {bytes, sizeof(bytes)};
     NetPacket pkt = {&iov, 1, sizeof(bytes)};
     memset(bytes, 0x5a, sizeof(bytes));
+    bytes[0] = 0xff; /* flags that the driver knows are left */
+    bytes[1] = VIRTIO_NET_HDR_GSO_NONE;
     g_assert_cmpint(net_send_batch(rig.peer, &pkt, 1), ==, 1);
-    rig_assert_filled(rig.ram + RIG_DATA, 10, 0x5a);
+    g_assert_cmphex(rig.ram[RIG_DATA], ==,
+                    VIRTIO_NET_HDR_F_NEEDS_CSUM | VIRTIO_NET_HDR_F_DATA_VALID);
+    g_assert_cmphex(rig.ram[RIG_DATA + 1], ==, VIRTIO_NET_HDR_GSO_NONE);
+    rig_assert_filled(rig.ram + RIG_DATA + 2, 8, 0x5a);
     g_assert_cmpint(rig.ram[RIG_DATA + 10], ==, 1);
     g_assert_cmpint(rig.ram[RIG_DATA + 11], ==, 0);
     rig_assert_filled(rig.ram + RIG_DATA + 12, 60, 0x5a);

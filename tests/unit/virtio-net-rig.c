@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "tests/unit/virtio-net-rig.h"
+#include "util/error.h"
 #include "util/iov.h"
 #include "util/keyval.h"
 #include "util/runstate.h"
@@ -52,6 +53,7 @@ static unsigned peer_receive(NetClient *nc, NetPacket *pkts, unsigned n)
         RigFrame *frame = &rig->frames[rig->count++];
 
         g_assert_cmpint(rig->count, <=, RIG_FRAMES);
+        frame->queue = nc->queue_index;
         g_assert_cmpint(pkts[i].size, ==, iov_size(pkts[i].iov, pkts[i].iovcnt));
         frame->size = pkts[i].size;
         frame->bytes = g_malloc(frame->size);
@@ -83,6 +85,17 @@ static gboolean peer_set_offloads(NetClient *nc, const NetOffloads *offloads)
     return true;
 }
 
+static gboolean peer_set_enabled(NetClient *nc, bool enabled, GError **errp)
+{
+    Rig *rig = ((RigPeer *)nc)->rig;
+
+    if (rig->refuse_attach) {
+        return error_set(errp, "told to refuse");
+    }
+    rig->attached[nc->queue_index] = enabled;
+    return true;
+}
+
 static const NetClientOps peer_ops = {
     .type = "rig",
     .instance_size = sizeof(RigPeer),
@@ -91,6 +104,7 @@ static const NetClientOps peer_ops = {
     .get_caps = peer_caps,
     .set_vnet_hdr_len = peer_set_hdr,
     .set_offloads = peer_set_offloads,
+    .set_enabled = peer_set_enabled,
 };
 
 /* --- bench --- */
@@ -125,15 +139,27 @@ static void register_types(void)
 
 void rig_init(Rig *rig)
 {
+    rig_init_pairs(rig, 1);
+}
+
+void rig_init_pairs(Rig *rig, unsigned pairs)
+{
+    g_assert_cmpint(pairs, <=, RIG_PAIRS);
     memset(rig, 0, sizeof(*rig));
     register_types();
     dma_space_init(&rig->dma, NULL, NULL);
     rig_set_memory(rig, g_malloc0(RIG_RAM_SIZE));
     rig->room = UINT32_MAX;
     rig->longest_hdr = 12;
-    rig->peer = net_client_new(&peer_ops, NULL, "rig", "n0");
-    rig->peer->is_netdev = true;
-    ((RigPeer *)rig->peer)->rig = rig;
+    rig->pairs = pairs;
+    for (unsigned i = 0; i < pairs; i++) {
+        rig->peers[i] = net_client_new(&peer_ops, NULL, "rig", "n0");
+        rig->peers[i]->queue_index = i;
+        rig->peers[i]->is_netdev = true;
+        ((RigPeer *)rig->peers[i])->rig = rig;
+        rig->attached[i] = true;
+    }
+    rig->peer = rig->peers[0];
     rig->transport = DEVICE(object_new(rig_transport_get_type()));
     g_assert_true(device_realize(rig->transport, NULL, NULL));
 }
@@ -177,11 +203,15 @@ void rig_drive(Rig *rig, VirtioFeatures features, unsigned num)
         virtio_set_status(vdev, 3 | VIRTIO_CONFIG_S_FEATURES_OK);
         g_assert_true(vdev->status & VIRTIO_CONFIG_S_FEATURES_OK);
     }
-    for (unsigned i = 0; i < 3; i++) {
+    for (unsigned i = 0; i < RIG_QUEUES; i++) {
         RigRing *ring = &rig->rings[i];
         VirtioQueue *queue = virtio_queue(vdev, i);
 
-        *ring = (RigRing){.desc = 0x10000 * (i + 1), .num = (uint16_t)(i == RIG_CTRL ? 64 : num)};
+        if (!queue) {
+            continue;
+        }
+        *ring =
+            (RigRing){.desc = 0x10000 * (i + 1), .num = (uint16_t)(i == rig_ctrl(rig) ? 64 : num)};
         ring->avail = ring->desc + 0x5000;
         ring->used = ring->desc + 0x8000;
         memset(rig->ram + ring->desc, 0, 0x10000);
@@ -192,7 +222,7 @@ void rig_drive(Rig *rig, VirtioFeatures features, unsigned num)
         queue->vector = (uint16_t)i;
         virtio_queue_enable(vdev, i);
     }
-    vdev->config_vector = 3;
+    vdev->config_vector = (uint16_t)(rig_ctrl(rig) + 1);
     virtio_set_status(vdev, vdev->status | VIRTIO_CONFIG_S_DRIVER_OK);
     memset(rig->interrupts, 0, sizeof(rig->interrupts));
 }
@@ -293,6 +323,45 @@ bool rig_wants_notify(Rig *rig, unsigned queue)
     return !(*ring_word(rig, rig->rings[queue].used) & VRING_USED_F_NO_NOTIFY);
 }
 
+unsigned rig_ctrl(const Rig *rig)
+{
+    return 2 * rig->n->present_pairs;
+}
+
+uint8_t rig_command_answer(Rig *rig, const void *bytes, uint32_t size, void *answer,
+                           uint32_t answer_size, uint32_t *written)
+{
+    uint64_t at = RIG_RAM_SIZE - 0x20000, reply = at + 0x10000;
+    RigPart parts[] = {{at, size, false}, {reply, answer_size, true}};
+    unsigned head;
+
+    memcpy(rig->ram + at, bytes, size);
+    memset(rig->ram + reply, 0x55, answer_size);
+    rig_add(rig, rig_ctrl(rig), parts, 2, 0);
+    rig_notify(rig, rig_ctrl(rig));
+    g_assert_true(rig_used(rig, rig_ctrl(rig), &head, written));
+    memcpy(answer, rig->ram + reply, answer_size);
+    return *(uint8_t *)answer;
+}
+
+uint8_t rig_command(Rig *rig, const void *bytes, uint32_t size)
+{
+    uint32_t written;
+    uint8_t ack;
+
+    rig_command_answer(rig, bytes, size, &ack, 1, &written);
+    g_assert_cmpint(written, ==, 1);
+    return ack;
+}
+
+bool rig_receive_frame(Rig *rig, unsigned queue, const void *bytes, size_t size)
+{
+    struct iovec iov = {(void *)bytes, size};
+    NetPacket pkt = {&iov, 1, size};
+
+    return net_send_batch(rig->peers[queue], &pkt, 1) == 1;
+}
+
 void rig_loop(void)
 {
     while (event_loop_run_once(event_loop_main(), false)) {
@@ -356,12 +425,17 @@ void rig_assert_filled(const uint8_t *bytes, size_t size, uint8_t fill)
     }
 }
 
-void rig_post(Rig *rig, unsigned n, uint32_t size)
+void rig_post_to(Rig *rig, unsigned queue, unsigned n, uint32_t size)
 {
     for (unsigned i = 0; i < n; i++) {
-        unsigned slot = rig->rings[RIG_RX].avail_idx % rig->rings[RIG_RX].num;
-        RigPart part = {RIG_DATA + slot * 0x1000, size, true};
+        unsigned slot = rig->rings[queue].avail_idx % rig->rings[queue].num;
+        RigPart part = {RIG_DATA + (queue / 2 * 256 + slot) * 0x1000, size, true};
 
-        rig_add(rig, RIG_RX, &part, 1, 0);
+        rig_add(rig, queue, &part, 1, 0);
     }
+}
+
+void rig_post(Rig *rig, unsigned n, uint32_t size)
+{
+    rig_post_to(rig, RIG_RX, n, size);
 }

@@ -14,6 +14,8 @@
 #define RIG_RX       0
 #define RIG_TX       1
 #define RIG_CTRL     2
+#define RIG_PAIRS    4 /* of queues, at most */
+#define RIG_QUEUES   (2 * RIG_PAIRS + 1)
 #define RIG_FRAMES   1024
 
 typedef struct RigRing {
@@ -22,6 +24,7 @@ typedef struct RigRing {
 } RigRing;
 
 typedef struct RigFrame {
+    unsigned queue; /* of the back end */
     size_t size;
     uint8_t *bytes;
 } RigFrame;
@@ -37,10 +40,14 @@ typedef struct Rig {
     DeviceState *transport;
     VirtIODevice *vdev;
     VirtIONet *n;
-    RigRing rings[3];
-    unsigned interrupts[4]; /* by vector; queue i has vector i, configuration 3 */
+    RigRing rings[RIG_QUEUES];
+    /* By vector; queue i has vector i, configuration the next after the last queue. */
+    unsigned interrupts[RIG_QUEUES + 1];
 
-    NetClient *peer;
+    NetClient *peer, *peers[RIG_PAIRS];
+    unsigned pairs;
+    bool attached[RIG_PAIRS]; /* by set_enabled */
+    bool refuse_attach;
     NetCaps caps;
     unsigned longest_hdr; /* that the peer knows */
     unsigned room;        /* packets it takes */
@@ -60,6 +67,8 @@ typedef struct RigPart {
 /* Device with a peer named n0 that knows what @rig->caps says; @props: "key=value,…" or NULL.
  * NULL device and an error when realize fails. */
 void rig_init(Rig *rig);
+/* The same with a back end of several queues. */
+void rig_init_pairs(Rig *rig, unsigned pairs);
 bool rig_realize(Rig *rig, const char *props, GError **errp);
 /* Features (as far as offered), rings of @num entries, DRIVER_OK. */
 void rig_drive(Rig *rig, VirtioFeatures features, unsigned num);
@@ -80,11 +89,23 @@ void rig_send(Rig *rig, uint64_t addr, size_t size, uint8_t fill);
 /* The peer sends @n frames of @size bytes, each filled with its number; returns how many went. */
 unsigned rig_receive(Rig *rig, unsigned n, size_t size);
 
+/* Queue @queue of the back end sends one frame; false: it was not taken. */
+bool rig_receive_frame(Rig *rig, unsigned queue, const void *bytes, size_t size);
+/* A control command on the control queue, wherever that is: its success, and what it answers
+ * besides (@answer of @answer_size bytes; *answered: how many came). */
+uint8_t rig_command(Rig *rig, const void *bytes, uint32_t size);
+uint8_t rig_command_answer(Rig *rig, const void *bytes, uint32_t size, void *answer,
+                           uint32_t answer_size, uint32_t *written);
+unsigned rig_ctrl(const Rig *rig); /* index of the control queue */
+
 /* Realizes with @props (NULL: "netdev=n0") and drives; must succeed. */
 void rig_start(Rig *rig, const char *props, VirtioFeatures features, unsigned num);
 /* Used entries of @queue, which must all have length @len. */
 unsigned rig_drain_used(Rig *rig, unsigned queue, unsigned len);
 void rig_assert_filled(const uint8_t *bytes, size_t size, uint8_t fill);
+/* The same for receive queue @queue (its index among all queues); buffers at
+ * RIG_DATA + (queue / 2 * 256 + i) * 0x1000. */
+void rig_post_to(Rig *rig, unsigned queue, unsigned n, uint32_t size);
 /* Posts @n receive buffers of @size bytes; buffer i of the ring lies at RIG_DATA + i * 0x1000. */
 void rig_post(Rig *rig, unsigned n, uint32_t size);
 

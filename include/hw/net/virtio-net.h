@@ -12,8 +12,9 @@
 #include "hw/virtio/virtio.h"
 #include "net/net.h"
 
-/* Queues of one pair, plus the control queue: receive 2i, transmit 2i + 1, control last. */
-#define VIRTIO_NET_MAX_QUEUE_PAIRS 1
+/* Queues: receive 2i, transmit 2i + 1 of each pair, control last.  Without MQ or RSS negotiated
+ * there is one pair, whatever the back end has. */
+#define VIRTIO_NET_MAX_QUEUE_PAIRS 64
 #define VIRTIO_NET_CTRL_QUEUE_SIZE 64 /* as QEMU's */
 
 #define VIRTIO_NET_TX_TIMER_DEFAULT_NS   150000
@@ -24,6 +25,10 @@
 #define VIRTIO_NET_QUEUE_SIZE_DEFAULT    256
 #define VIRTIO_NET_QUEUE_SIZE_MIN        64
 #define VIRTIO_NET_QUEUE_SIZE_MAX        1024
+
+#define VIRTIO_NET_RSS_TABLE_MAX 128    /* entries of the indirection table; as QEMU's */
+#define VIRTIO_NET_RSS_KEY_MAX   40     /* bytes */
+#define VIRTIO_NET_HASH_TUNNELS  0x1ffu /* VIRTIO_NET_HASH_TUNNEL_TYPE_*, all of them */
 
 typedef struct VirtIONet VirtIONet;
 typedef struct VirtIONetQueue VirtIONetQueue;
@@ -51,12 +56,34 @@ typedef struct VirtIONetConf {
     IOThread *iothread;
 } VirtIONetConf;
 
+/* Receive-side scaling and hash reports, as the driver configured them. */
+typedef struct VirtIONetRss {
+    bool redirect;         /* the table says which queue a frame goes to */
+    uint32_t hash_types;   /* enabled VIRTIO_NET_RSS_HASH_TYPE_*; 0: nothing is hashed */
+    uint16_t unclassified; /* queue pair of frames without a hash */
+    uint16_t table_len;    /* a power of two; 0 until the first RSS_CONFIG */
+    uint16_t table[VIRTIO_NET_RSS_TABLE_MAX]; /* queue pairs */
+    uint8_t key_len;
+    uint8_t key[VIRTIO_NET_RSS_KEY_MAX];
+} VirtIONetRss;
+
+/* Notification coalescing of a queue; either 0: none. */
+typedef struct VirtIONetCoalescing {
+    uint32_t max_packets, max_usecs;
+} VirtIONetCoalescing;
+
 /* What the control queue's commands can change; a command works on a copy, so that one that fails
  * changes nothing. */
 typedef struct VirtIONetCtrlState {
     RxFilter filter;
     bool announce;           /* VIRTIO_NET_S_ANNOUNCE in the status word */
-    uint64_t guest_offloads; /* bits VIRTIO_NET_F_GUEST_* in force */
+    uint64_t guest_offloads; /* in force, as GUEST_OFFLOADS_SET has them */
+    uint16_t queue_pairs;    /* in use */
+    VirtIONetRss rss;
+    uint32_t hash_tunnels; /* VIRTIO_NET_HASH_TUNNEL_TYPE_* whose inner packet is hashed */
+    /* What all receive and all transmit queues were last told, and what each queue has. */
+    VirtIONetCoalescing coal_rx, coal_tx;
+    VirtIONetCoalescing coal[2 * VIRTIO_NET_MAX_QUEUE_PAIRS];
 } VirtIONetCtrlState;
 
 struct VirtIONet {
@@ -64,7 +91,8 @@ struct VirtIONet {
     VirtIONetConf conf;
     uint8_t duplex; /* as the configuration space has it */
 
-    unsigned queue_pairs;
+    unsigned queue_pairs;   /* that there can be: queues of the back end */
+    unsigned present_pairs; /* that there are for the driver: 1 without MQ or RSS */
     VirtIONetQueue *queues; /* one a pair */
     VirtQueue *ctrl_vq;
     BottomHalf *ctrl_bh; /* looks at the control queue when the device starts */
@@ -75,10 +103,19 @@ struct VirtIONet {
     bool link_was_down; /* as the driver was last told */
 
     VirtIONetCtrlState ctrl; /* the main thread's truth */
-    RxFilter rx_filter;      /* copy of ctrl.filter that receiving reads, in @loop's thread */
-    unsigned guest_hdr_len;  /* bytes in front of every frame in guest buffers: 10 or 12 */
-    bool mergeable;
-    bool rx_filter_event; /* the filter was read: tell of the next change, once */
+    /* What sending and receiving read, in @loop's thread: copies of parts of @ctrl. */
+    RxFilter rx_filter;
+    struct VirtIONetSteering *steering;
+    unsigned guest_hdr_len; /* bytes in front of every frame in guest buffers: 10, 12, 20 or 24 */
+    bool mergeable, hash_report, rsc_ext;
+    NetOffloads tx_native;   /* that the peer does for frames sent */
+    bool tx_soft;            /* the driver may ask for more: that is the device's to do */
+    bool tx_look;            /* headers of frames sent are read */
+    bool tx_count;           /* and counted, for DEVICE_STATS */
+    NetOffloads rx_offloads; /* that the driver takes now */
+    unsigned rx_look;        /* bytes of a received frame that are looked at */
+    unsigned rx_mtu;         /* longest IP packet that may reach the driver; 0: any */
+    bool rx_filter_event;    /* the filter was read: tell of the next change, once */
 };
 
 QOM_DECLARE_TYPE(VirtIONet, VirtIONetClass, virtio_net, VIRTIO_NET)

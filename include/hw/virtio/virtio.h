@@ -141,6 +141,11 @@ QOM_DECLARE_TYPE(VirtIODevice, VirtIODeviceClass, virtio_device, VIRTIO_DEVICE)
 /* While realizing, in order of index; returns the queue. */
 VirtQueue *virtio_add_queue(VirtIODevice *vdev, unsigned num, VirtioQueueHandler *handler);
 void virtio_del_queue(VirtIODevice *vdev, unsigned index);
+/* Makes an added queue another one (virtio-net's control queue moves with features), or hides it
+ * from the driver (@handler NULL).  While features are negotiated; the queue is as after a reset,
+ * if anything changes. */
+void virtio_set_queue_role(VirtIODevice *vdev, unsigned index, unsigned num,
+                           VirtioQueueHandler *handler);
 bool virtio_has_feature(const VirtIODevice *vdev, unsigned bit);      /* negotiated */
 bool virtio_host_has_feature(const VirtIODevice *vdev, unsigned bit); /* offered */
 /* Interrupts for @vq if virtqueue_should_interrupt() says so.  Any thread. */
