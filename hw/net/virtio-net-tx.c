@@ -206,8 +206,9 @@ static void tx_hand_advance(TxHand *hand, unsigned done)
     hand->count = left;
 }
 
-/* Offers what is in the hand and returns to the driver what is done.  Returns how many. */
-static unsigned tx_send_hand(VirtIONetQueue *q)
+/* Offers what is in the hand, which came into sight at @seen_ns at the latest, and returns to the
+ * driver what is done.  Returns how many. */
+static unsigned tx_send_hand(VirtIONetQueue *q, int64_t seen_ns)
 {
     TxHand *hand = &q->tx_hand;
     unsigned at = 0, run, done;
@@ -229,6 +230,7 @@ static unsigned tx_send_hand(VirtIONetQueue *q)
     if (at) {
         virtqueue_flush(q->tx_vq, at);
         q->tx_stats.batches++;
+        tx_looks_leave(&q->tx_looks, &q->tx_stats, at, seen_ns, clock_get_ns(CLOCK_VIRTUAL));
         tx_interrupt(q);
     }
     tx_hand_advance(hand, at);
@@ -285,10 +287,19 @@ static bool tx_linger(VirtIONetQueue *q)
     return false;
 }
 
-static int tx_flush(void *opaque)
+/* Ends the account of a flush that sent @done packets. */
+static void tx_count_flush(VirtIONetQueue *q, unsigned done)
 {
-    VirtIONetQueue *q = opaque;
-    unsigned burst = (unsigned)q->tx.burst, done = 0, got;
+    if (done) {
+        q->tx_stats.flush_sizes[tx_batch_bucket(done)]++;
+    }
+}
+
+static int tx_flush_burst(VirtIONetQueue *q)
+{
+    unsigned burst = (unsigned)q->tx.set.burst, done = 0;
+    int64_t seen_ns = clock_get_ns(CLOCK_VIRTUAL); /* of what is in the hand from before */
+    unsigned got;
 
     tx_retranslate(q);
     while (q->running && done < burst) {
@@ -296,23 +307,54 @@ static int tx_flush(void *opaque)
             tx_take(q, MIN(burst - done, TX_BATCH));
             if (!q->tx_hand.count) {
                 if (!tx_linger(q)) {
-                    return (int)done;
+                    break;
                 }
                 continue;
             }
+            seen_ns = clock_get_ns(CLOCK_VIRTUAL);
         }
-        got = tx_send_hand(q);
+        got = tx_send_hand(q, seen_ns);
         done += got;
         q->tx_linger.frames += got;
         if (q->tx_hand.count) {
             q->tx_stats.stalls++;
+            tx_count_flush(q, done);
             return -EBUSY;
         }
     }
-    if (done >= burst) {
-        q->tx_stats.bursts++;
-    }
+    q->tx_stats.bursts += done >= burst;
+    tx_count_flush(q, done);
     return (int)done;
+}
+
+/* The peer takes nothing between a flush that says so and the next one that does not. */
+static void tx_count_stall(VirtIONetQueue *q, bool stalled)
+{
+    TxLooks *looks = &q->tx_looks;
+    int64_t now;
+
+    if (stalled == (looks->stalled_ns != 0)) {
+        return;
+    }
+    now = clock_get_ns(CLOCK_VIRTUAL);
+    if (stalled) {
+        looks->stalled_ns = MAX(now, 1);
+        return;
+    }
+    q->tx_stats.stall_ns += (uint64_t)(now - looks->stalled_ns);
+    q->tx_stats.stall_max_ns = MAX(q->tx_stats.stall_max_ns, (uint64_t)(now - looks->stalled_ns));
+    looks->stalled_ns = 0;
+}
+
+static int tx_flush(void *opaque, TxFlushCause cause)
+{
+    VirtIONetQueue *q = opaque;
+    uint64_t before = q->tx_looks.done;
+    int done = tx_flush_burst(q);
+
+    q->tx_stats.flushes[cause] += q->tx_looks.done != before;
+    tx_count_stall(q, done < 0);
+    return done;
 }
 
 static bool tx_enable_notify(void *opaque)
@@ -336,6 +378,12 @@ static void tx_notified(void *opaque)
     VirtIONetQueue *q = opaque;
 
     q->tx_stats.notifications++;
+    if (q->running) {
+        unsigned available = q->tx_hand.count + virtqueue_available(q->tx_vq);
+
+        tx_looks_note(&q->tx_looks, available, clock_get_ns(CLOCK_VIRTUAL));
+        q->tx_stats.empty += available == 0;
+    }
     if (!tx_scheduler_notified(&q->tx)) {
         q->tx_stats.spurious++;
     }
@@ -372,15 +420,39 @@ void virtio_net_tx_writable(NetClient *nc)
     }
 }
 
+static TxSettings tx_settings(const VirtIONet *n)
+{
+    return (TxSettings){
+        .policy = tx_policy_find(n->conf.tx),
+        .burst = n->conf.tx_burst,
+        .timer_ns = n->conf.tx_timer_ns,
+        .latency_ns = n->conf.tx_latency_ns,
+    };
+}
+
+static void tx_configure(void *opaque)
+{
+    VirtIONet *n = opaque;
+    TxSettings set = tx_settings(n);
+
+    for (unsigned i = 0; i < n->queue_pairs; i++) {
+        tx_scheduler_configure(&n->queues[i].tx, &set);
+    }
+}
+
+void virtio_net_tx_configure(VirtIONet *n)
+{
+    event_loop_run_sync(n->loop, tx_configure, n);
+}
+
 void virtio_net_tx_init(VirtIONetQueue *q)
 {
-    VirtIONetConf *conf = &q->n->conf;
+    TxSettings set = tx_settings(q->n);
 
     q->tx_bounce = g_malloc(NET_MAX_FRAME);
     q->tx_bh = bh_new(q->n->loop, tx_notified, q);
     q->writable_bh = bh_new(q->n->loop, tx_writable, q);
-    tx_scheduler_init(&q->tx, q->n->loop, tx_policy_find(conf->tx), conf->tx_burst,
-                      conf->tx_timer_ns, &tx_engine, q);
+    tx_scheduler_init(&q->tx, q->n->loop, &set, &tx_engine, q);
 }
 
 void virtio_net_tx_cleanup(VirtIONetQueue *q)
@@ -394,6 +466,7 @@ void virtio_net_tx_cleanup(VirtIONetQueue *q)
 void virtio_net_tx_start(VirtIONetQueue *q)
 {
     if (virtqueue_ready(q->tx_vq)) {
+        q->tx.ring_size = virtqueue_num(q->tx_vq);
         tx_scheduler_start(&q->tx, q->tx_hand.count || !virtqueue_empty(q->tx_vq));
     }
 }
@@ -408,4 +481,7 @@ void virtio_net_tx_reset(VirtIONetQueue *q)
     tx_scheduler_reset(&q->tx);
     bh_cancel(q->tx_bh);
     q->tx_hand.count = 0;
+    q->tx_looks.upto = q->tx_looks.done;
+    q->tx_looks.count = 0;
+    q->tx_looks.stalled_ns = 0;
 }

@@ -180,8 +180,7 @@ static void test_refused(void)
 {
     static const Refusal all[] = {
         {"netdev=n9", "Property 'virtio-net-device.netdev' can't find value 'n9'"},
-        {"tx=foo", "(allowed: bh, timer, flush-first)"},
-        {"tx=adaptive", "tx=adaptive is not available in this version"},
+        {"tx=foo", "(allowed: bh, timer, flush-first, adaptive)"},
         {"mq=on", "mq=on is not available in this version"},
         {"rss=on", "rss=on is not available"},
         {"hash=on", "hash=on is not available"},
@@ -192,7 +191,6 @@ static void test_refused(void)
         {"hash-udp6ex=on", "hash-udp6ex=on is not available"},
         {"failover=on", "failover=on is not available"},
         {"x-soft-offloads=on", "x-soft-offloads=on is not available"},
-        {"x-txlatency=7", "x-txlatency"},
         {"rsc_interval=7", "rsc_interval"},
         {"rx_queue_size=32", "a power of two from 64 to 1024"},
         {"rx_queue_size=100", "a power of two from 64 to 1024"},
