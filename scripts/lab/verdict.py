@@ -114,9 +114,9 @@ def judge(name, samples, workloads):
             if workload in samples:
                 verdicts.append(Verdict("segmentation offload on / off", workload,
                                         interval(ratios(samples[workload], "on", "off")), low=goal))
-    elif name == "mtu" and "udp1400-in" in samples:
-        verdicts.append(Verdict("frame in one buffer / in two", "udp1400-in",
-                                interval(ratios(samples["udp1400-in"], "one", "two")), low=1.5))
+    elif name == "mtu" and "udp1472-in" in samples:
+        verdicts.append(Verdict("frame in one buffer / in two", "udp1472-in",
+                                interval(ratios(samples["udp1472-in"], "one", "two")), low=1.5))
     elif name == "kicks" and "rr100" in samples:
         arms = samples["rr100"]
         for arm in ("event-index", "both"):

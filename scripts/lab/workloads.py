@@ -45,6 +45,8 @@ WORKLOADS = {
         Workload("udp1400-out", "UDP 1400 bytes, guest to host", "k/s", ("b", "udp", 1400), scale=K),
         Workload("udp64-in", "UDP 64 bytes, host to guest", "k/s", ("a", "udp", 64), scale=K),
         Workload("udp1400-in", "UDP 1400 bytes, host to guest", "k/s", ("a", "udp", 1400), scale=K),
+        Workload("udp1472-in", "UDP in frames of 1514 bytes, host to guest", "k/s",
+                 ("a", "udp", 1472), scale=K),
         Workload("rr1", "request/response, 1 connection", "k/s", ("b", "rr", 1, 256),
                  rtt="p50_ns", scale=K),
         Workload("rr100", "request/response, 100 connections", "k/s", ("b", "rr", 100, 256),
