@@ -176,11 +176,25 @@ def print_verdicts(verdicts):
         print(f"  {v.result:13} {v.goal}: {v.what}: {found}, goal {sign} {v.bound:g}")
 
 
+def busy_part(seconds=0.3):
+    """Part of the processors' time that others use now."""
+
+    def times():
+        with open("/proc/stat") as file:
+            fields = [int(x) for x in file.readline().split()[1:9]]
+        return sum(fields), fields[3] + fields[4]
+
+    total, idle = times()
+    time.sleep(seconds)
+    total_after, idle_after = times()
+    return 1 - (idle_after - idle) / max(total_after - total, 1)
+
+
 def machine():
     with open("/proc/cpuinfo") as file:
         model = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), "")
     return {"cpus": os.cpu_count(), "model": model, "kernel": os.uname().release,
-            "load_before": os.getloadavg()[0]}  # fmt: skip
+            "busy_before": busy_part()}  # fmt: skip
 
 
 def main():
@@ -199,6 +213,9 @@ def main():
         progress = Progress(plan.total, args)
         print(f"{plan.total} cells, {args.rounds} runs of {args.ms} ms each:"
               f" about {progress.seconds:.0f} s", flush=True)  # fmt: skip
+        if info["busy_before"] > 0.1:
+            print(f"Other programs use {info['busy_before']:.0%} of the processors: figures will"
+                  " scatter.", flush=True)  # fmt: skip
         results, verdicts = [], []
         for experiment, workloads, arms in plan.parts:
             samples = run_experiment(experiment, workloads, arms, args, progress)

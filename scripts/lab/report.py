@@ -131,7 +131,7 @@ def page(data, workloads):
         f"<title>swnic lab</title><style>{STYLE}</style><h1>swnic lab</h1>",
         f"<p>{html.escape(data['when'])}, {data['seconds']:.0f} s: {data['rounds']} runs of"
         f" {data['ms']} ms a cell, in turns. {machine['cpus']} × {html.escape(machine['model'])},"
-        f" Linux {html.escape(machine['kernel'])}, load {machine['load_before']:.1f} before.</p>",
+        f" Linux {html.escape(machine['kernel'])}, {machine['busy_before']:.0%} of the processors in use before.</p>",
         '<div class="counts">',
     ]
     for result, css in CLASSES.items():

@@ -174,7 +174,7 @@ class Bench:
     """Guest and device of one configuration, ready for traffic.
 
     config: attach ("vfio-user" or "qtest"), emulator (command), device (more properties), guest
-    (more arguments of swnic-guest forward), mtu.
+    (more arguments of swnic-guest forward), mtu, monitors (names of more QMP sockets in dir).
     """
 
     def __init__(self, build, config):
@@ -228,15 +228,17 @@ class Bench:
         return os.path.join(self.build, "tests/bench/lab-load")
 
     def _start_server(self, device, tap):
-        paths = {name: os.path.join(self.dir, name) for name in ("qmp", "nic0")}
+        paths = {"nic0": os.path.join(self.dir, "nic0")}
         command = [
             os.path.join(self.build, "swnic-system-x86_64"), "-machine", "vfio-user",
             "-netdev", f"tap,id=n0,fd={tap}",
             "-device", "virtio-net-pci,id=nic0,netdev=n0" + ("," + device if device else ""),
             "-object", f"vfio-user-server,id=s0,device=nic0,socket.type=unix,"
                        f"socket.path={paths['nic0']}",
-            "-qmp", f"unix:{paths['qmp']},server=on,wait=off",
         ]  # fmt: skip
+        for name in ("qmp", *self.config.get("monitors", ())):
+            paths[name] = os.path.join(self.dir, name)
+            command += ["-qmp", f"unix:{paths[name]},server=on,wait=off"]
         self.emulator = start(command, fds=[tap])
         deadline = time.monotonic() + START_SECONDS
         while not all(os.path.exists(path) for path in paths.values()):
