@@ -89,14 +89,17 @@ typedef struct TxLooks {
         uint64_t upto;
         int64_t ns;
     } look[TX_LOOKS];
-    int64_t stalled_ns; /* since when the peer takes nothing; 0: it does */
+    bool notified; /* no flush has followed the last notification, which came at notified_ns */
+    int64_t notified_ns;
+    int64_t stalled_ns;  /* since when the peer takes nothing; 0: it does */
 } TxLooks;
 
 /* A look at the ring found @available packets that have not left. */
 void tx_looks_note(TxLooks *looks, unsigned available, int64_t now_ns);
-/* @packets left at @now_ns; those that no look had seen before came into sight at @seen_ns. */
-void tx_looks_leave(TxLooks *looks, VirtIONetTxStats *stats, unsigned packets, int64_t seen_ns,
-                    int64_t now_ns);
+/* @packets left at @now_ns; returns how many of them no look had seen: they came into sight at
+ * @seen_ns. */
+unsigned tx_looks_leave(TxLooks *looks, VirtIONetTxStats *stats, unsigned packets, int64_t seen_ns,
+                        int64_t now_ns);
 unsigned tx_batch_bucket(unsigned packets);
 unsigned tx_wait_bucket(uint64_t ns);
 /* The largest value that falls into the bucket; UINT64_MAX for the last one. */

@@ -206,9 +206,10 @@ static void tx_hand_advance(TxHand *hand, unsigned done)
     hand->count = left;
 }
 
-/* Offers what is in the hand, which came into sight at @seen_ns at the latest, and returns to the
- * driver what is done.  Returns how many. */
-static unsigned tx_send_hand(VirtIONetQueue *q, int64_t seen_ns)
+/* Offers what is in the hand, which came into sight at *@now at the latest, and returns to the
+ * driver what is done; *@now is then the time after that.  @told: a notification told of them.
+ * Returns how many. */
+static unsigned tx_send_hand(VirtIONetQueue *q, bool told, int64_t *now)
 {
     TxHand *hand = &q->tx_hand;
     unsigned at = 0, run, done;
@@ -230,7 +231,13 @@ static unsigned tx_send_hand(VirtIONetQueue *q, int64_t seen_ns)
     if (at) {
         virtqueue_flush(q->tx_vq, at);
         q->tx_stats.batches++;
-        tx_looks_leave(&q->tx_looks, &q->tx_stats, at, seen_ns, clock_get_ns(CLOCK_VIRTUAL));
+
+        int64_t seen_ns = *now;
+
+        *now = clock_get_ns(CLOCK_VIRTUAL);
+        if (tx_looks_leave(&q->tx_looks, &q->tx_stats, at, seen_ns, *now) && !told) {
+            q->tx_stats.suppressed++;
+        }
         tx_interrupt(q);
     }
     tx_hand_advance(hand, at);
@@ -297,10 +304,11 @@ static void tx_count_flush(VirtIONetQueue *q, unsigned done)
 
 static int tx_flush_burst(VirtIONetQueue *q)
 {
-    unsigned burst = (unsigned)q->tx.set.burst, done = 0;
-    int64_t seen_ns = clock_get_ns(CLOCK_VIRTUAL); /* of what is in the hand from before */
-    unsigned got;
+    unsigned burst = (unsigned)q->tx.set.burst, done = 0, got;
+    bool told = q->tx_looks.notified, timed = told;
+    int64_t now = q->tx_looks.notified_ns;
 
+    q->tx_looks.notified = false;
     tx_retranslate(q);
     while (q->running && done < burst) {
         if (!q->tx_hand.count) {
@@ -311,13 +319,17 @@ static int tx_flush_burst(VirtIONetQueue *q)
                 }
                 continue;
             }
-            seen_ns = clock_get_ns(CLOCK_VIRTUAL);
         }
-        got = tx_send_hand(q, seen_ns);
+        /* The end of one batch is the first look at the next. */
+        now = timed ? now : clock_get_ns(CLOCK_VIRTUAL);
+        timed = true;
+        got = tx_send_hand(q, told, &now);
+        told = false;
         done += got;
         q->tx_linger.frames += got;
         if (q->tx_hand.count) {
             q->tx_stats.stalls++;
+            tx_looks_note(&q->tx_looks, q->tx_hand.count, now);
             tx_count_flush(q, done);
             return -EBUSY;
         }
@@ -350,8 +362,10 @@ static int tx_flush(void *opaque, TxFlushCause cause)
 {
     VirtIONetQueue *q = opaque;
     uint64_t before = q->tx_looks.done;
+    bool told = q->tx_looks.notified;
     int done = tx_flush_burst(q);
 
+    q->tx_stats.empty += told && done == 0;
     q->tx_stats.flushes[cause] += q->tx_looks.done != before;
     tx_count_stall(q, done < 0);
     return done;
@@ -373,19 +387,31 @@ static void tx_disable_notify(void *opaque)
 
 static const TxEngineOps tx_engine = {tx_flush, tx_enable_notify, tx_disable_notify};
 
+/* What came will be looked at no sooner than a timer runs: note how much it is. */
+static void tx_note_held(VirtIONetQueue *q)
+{
+    TxLooks *looks = &q->tx_looks;
+    unsigned available = q->tx_hand.count + virtqueue_available(q->tx_vq);
+
+    tx_looks_note(looks, available, looks->notified_ns);
+    q->tx_stats.empty += available == 0;
+    looks->notified = false;
+}
+
 static void tx_notified(void *opaque)
 {
     VirtIONetQueue *q = opaque;
 
     q->tx_stats.notifications++;
     if (q->running) {
-        unsigned available = q->tx_hand.count + virtqueue_available(q->tx_vq);
-
-        tx_looks_note(&q->tx_looks, available, clock_get_ns(CLOCK_VIRTUAL));
-        q->tx_stats.empty += available == 0;
+        q->tx_looks.notified = true;
+        q->tx_looks.notified_ns = clock_get_ns(CLOCK_VIRTUAL);
     }
     if (!tx_scheduler_notified(&q->tx)) {
         q->tx_stats.spurious++;
+    }
+    if (q->tx_looks.notified && (!q->tx.waiting || q->tx.cause == TX_FLUSH_TIMER)) {
+        tx_note_held(q);
     }
 }
 
@@ -483,5 +509,6 @@ void virtio_net_tx_reset(VirtIONetQueue *q)
     q->tx_hand.count = 0;
     q->tx_looks.upto = q->tx_looks.done;
     q->tx_looks.count = 0;
+    q->tx_looks.notified = false;
     q->tx_looks.stalled_ns = 0;
 }
