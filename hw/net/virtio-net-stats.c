@@ -170,6 +170,17 @@ static json_object *drops_to_json(const uint64_t *drops)
     return object;
 }
 
+static json_object *flushes_to_json(const uint64_t *flushes)
+{
+    static const char *const names[TX_FLUSH__MAX] = {"notify", "bh", "timer", "poll", "resume"};
+    json_object *object = json_object_new_object();
+
+    for (unsigned i = 0; i < TX_FLUSH__MAX; i++) {
+        json_put_int(object, names[i], (int64_t)flushes[i]);
+    }
+    return object;
+}
+
 static json_object *tx_to_json(const VirtIONetQueueStats *all)
 {
     const VirtIONetTxStats *s = &all->tx;
@@ -177,14 +188,21 @@ static json_object *tx_to_json(const VirtIONetQueueStats *all)
 
     json_put_int(object, "notifications", (int64_t)s->notifications);
     json_put_int(object, "spurious", (int64_t)s->spurious);
+    json_put_int(object, "suppressed", (int64_t)s->suppressed);
+    json_put_int(object, "empty", (int64_t)s->empty);
     json_put_int(object, "interrupts", (int64_t)s->interrupts);
+    json_put_int(object, "interrupts-suppressed", (int64_t)all->tx_ring.interrupts_suppressed);
+    json_put_int(object, "interrupts-coalesced", (int64_t)s->interrupts_coalesced);
     json_put_int(object, "packets", (int64_t)s->packets);
     json_put_int(object, "bytes", (int64_t)s->bytes);
     json_put_int(object, "batches", (int64_t)s->batches);
     json_put_int(object, "bursts", (int64_t)s->bursts);
     json_put_int(object, "stalls", (int64_t)s->stalls);
+    json_put_int(object, "stall-ns", (int64_t)s->stall_ns);
+    json_put_int(object, "wait-ns", (int64_t)s->wait_ns);
     json_put_int(object, "linearised", (int64_t)s->linearised);
     json_put_int(object, "bad-chains", (int64_t)all->tx_ring.bad_chains);
+    json_object_object_add(object, "flushes", flushes_to_json(s->flushes));
     json_object_object_add(object, "drops", drops_to_json(s->drops));
     return object;
 }
@@ -196,6 +214,8 @@ static json_object *rx_to_json(const VirtIONetQueueStats *all)
 
     json_put_int(object, "notifications", (int64_t)s->notifications);
     json_put_int(object, "interrupts", (int64_t)s->interrupts);
+    json_put_int(object, "interrupts-suppressed", (int64_t)all->rx_ring.interrupts_suppressed);
+    json_put_int(object, "interrupts-coalesced", (int64_t)s->interrupts_coalesced);
     json_put_int(object, "packets", (int64_t)s->packets);
     json_put_int(object, "bytes", (int64_t)s->bytes);
     json_put_int(object, "batches", (int64_t)s->batches);

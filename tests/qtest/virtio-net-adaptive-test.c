@@ -275,6 +275,38 @@ static void test_by_name(void)
     rig_free(rig);
 }
 
+/* The same counters in the general interface. */
+static void test_query_stats(void)
+{
+    Rig *rig = open_nic("tx=timer");
+    g_autoptr(GError) err = NULL;
+    json_object *ret, *list;
+    unsigned found = 0;
+
+    send_frame(rig, 0);
+    step(rig, 150000);
+    ret = qmp_client_execute(rig->qmp, "query-stats",
+                             json_tokener_parse("{\"target\": \"device\"}"), &err);
+    g_assert_no_error(err);
+    list = json_object_object_get(json_object_array_get_idx(ret, 0), "stats");
+    for (size_t i = 0; i < json_object_array_length(list); i++) {
+        json_object *entry = json_object_array_get_idx(list, i);
+        const char *name = json_object_get_string(json_object_object_get(entry, "name"));
+        int64_t value = number(entry, "value");
+
+        if (!strcmp(name, "tx-wait-ns")) {
+            g_assert_cmpint(value, ==, 150000);
+            found++;
+        } else if (!strcmp(name, "tx-flushes-timer") || !strcmp(name, "tx-notifications")) {
+            g_assert_cmpint(value, ==, 1);
+            found++;
+        }
+    }
+    g_assert_cmpuint(found, ==, 3);
+    json_object_put(ret);
+    rig_free(rig);
+}
+
 static void test_hmp(void)
 {
     Rig *rig = open_nic("tx=adaptive");
@@ -305,6 +337,7 @@ int main(int argc, char **argv)
     g_test_add_func("/virtio-net-adaptive/bad-settings-are-refused", test_bad_settings);
     g_test_add_func("/virtio-net-stats/waits", test_waits);
     g_test_add_func("/virtio-net-stats/by-name", test_by_name);
+    g_test_add_func("/virtio-net-stats/query-stats", test_query_stats);
     g_test_add_func("/virtio-net-stats/hmp", test_hmp);
     return g_test_run();
 }
