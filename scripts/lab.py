@@ -55,6 +55,8 @@ def parse_args():
     parser.add_argument("--ms", type=int, help="length of a run")
     parser.add_argument("--qemu", action="append", metavar="COMMAND", help="also several")
     parser.add_argument("--no-qemu", action="store_const", const=[], dest="qemu")
+    parser.add_argument("--nice", type=int, default=0, metavar="N",
+                        help="run at this priority, such as -15 on a machine in use")
     parser.add_argument("--out", help="folder of the report (BUILD/lab)")
     args = parser.parse_args()
     defaults = QUICK if args.quick else FULL
@@ -210,6 +212,8 @@ def main():
                       f"\n  arms:      {' '.join(a.name for a in arms)}")  # fmt: skip
             return 0
         begin, info = time.time(), machine()
+        if args.nice:
+            os.setpriority(os.PRIO_PROCESS, 0, args.nice)
         progress = Progress(plan.total, args)
         print(f"{plan.total} cells, {args.rounds} runs of {args.ms} ms each:"
               f" about {progress.seconds:.0f} s", flush=True)  # fmt: skip
