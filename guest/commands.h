@@ -6,6 +6,7 @@
 int demo_main(int argc, char **argv);
 int bench_main(int argc, char **argv);
 int tcp_main(int argc, char **argv);
+int forward_main(int argc, char **argv);
 /* What "demo --help" prints; g_free it. */
 char *demo_help(void);
 

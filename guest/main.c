@@ -17,6 +17,7 @@ static const Command commands[] = {
     {"demo", "take the guest onto the network and check every step (default)", demo_main},
     {"bench", "measure packets per second and the emulator's CPU time a packet", bench_main},
     {"tcp", "carry TCP between the guest and a back end of your choice, for tests", tcp_main},
+    {"forward", "carry frames between a tap and the device, for the lab", forward_main},
 };
 
 static void print_help(void)

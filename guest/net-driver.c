@@ -27,7 +27,8 @@
 typedef struct BufferPool {
     uint64_t base; /* guest-physical */
     uint8_t *host;
-    uint32_t stride; /* bytes a buffer */
+    uint32_t size;   /* bytes a buffer */
+    uint32_t stride; /* from one to the next */
 } BufferPool;
 
 struct NetDriver {
@@ -86,6 +87,7 @@ static uint64_t pool_addr(const BufferPool *pool, uint16_t buffer)
 static bool pool_init(BufferPool *pool, GuestRam *ram, uint16_t buffers, uint32_t size,
                       GError **errp)
 {
+    pool->size = size;
     pool->stride = (size + 63) & ~63u;
     size_t total = (size_t)buffers * pool->stride;
     pool->base = guest_ram_alloc(ram, total, 64);
@@ -101,7 +103,7 @@ static bool pool_init(BufferPool *pool, GuestRam *ram, uint16_t buffers, uint32_
 
 static void post_buffer(NetDriver *driver, uint16_t buffer)
 {
-    DriverSegment segment = {pool_addr(&driver->rx_pool, buffer), driver->rx_pool.stride};
+    DriverSegment segment = {pool_addr(&driver->rx_pool, buffer), driver->rx_pool.size};
     driver_queue_add(driver->rx, &segment, 0, 1, token_of(buffer));
 }
 

@@ -136,6 +136,7 @@ static gboolean start_up(int argc, char **argv, GError **errp)
     virtio_net_rx_filter_changed_hook = qapi_event_send_nic_rx_filter_changed;
     system_register_hmp();
     net_monitor_init();
+    virtio_net_register_hmp();
 
     if (!cmdline_parse(argc, argv, errp) || !cmdline_run_phase(PHASE_SETTINGS, errp) ||
         !choose_clock(errp) || !cmdline_run_phase(PHASE_GLOBALS, errp) || !start_process(errp)) {

@@ -21,12 +21,36 @@ typedef struct Counter {
 } Counter;
 
 static const Counter counters[] = {
-    {"tx", "packets"},       {"tx", "bytes", true}, {"tx", "notifications"}, {"tx", "spurious"},
-    {"tx", "interrupts"},    {"tx", "batches"},     {"tx", "bursts"},        {"tx", "stalls"},
-    {"tx", "linearised"},    {"tx", "bad-chains"},  {"rx", "packets"},       {"rx", "bytes", true},
-    {"rx", "notifications"}, {"rx", "interrupts"},  {"rx", "batches"},       {"rx", "buffers"},
-    {"rx", "stalls"},        {"rx", "bad-buffers"}, {"rx", "bad-chains"},
+    {"tx", "packets"},
+    {"tx", "bytes", true},
+    {"tx", "notifications"},
+    {"tx", "suppressed"},
+    {"tx", "spurious"},
+    {"tx", "empty"},
+    {"tx", "interrupts"},
+    {"tx", "interrupts-suppressed"},
+    {"tx", "interrupts-coalesced"},
+    {"tx", "batches"},
+    {"tx", "bursts"},
+    {"tx", "stalls"},
+    {"tx", "stall-ns"},
+    {"tx", "wait-ns"},
+    {"tx", "linearised"},
+    {"tx", "bad-chains"},
+    {"rx", "packets"},
+    {"rx", "bytes", true},
+    {"rx", "notifications"},
+    {"rx", "interrupts"},
+    {"rx", "interrupts-suppressed"},
+    {"rx", "interrupts-coalesced"},
+    {"rx", "batches"},
+    {"rx", "buffers"},
+    {"rx", "stalls"},
+    {"rx", "bad-buffers"},
+    {"rx", "bad-chains"},
 };
+/* Members of the group "flushes" of "tx". */
+static const char *const flush_causes[] = {"notify", "bh", "timer", "poll", "resume"};
 static const char *const directions[] = {"tx", "rx"};
 
 typedef void CounterFunc(const char *name, bool is_bytes, const char *direction, const char *group,
@@ -39,6 +63,10 @@ static void foreach_counter(CounterFunc *fn, void *opaque)
         const Counter *c = &counters[i];
         g_autofree char *name = g_strdup_printf("%s-%s", c->direction, c->name);
         fn(name, c->is_bytes, c->direction, NULL, c->name, opaque);
+    }
+    for (unsigned i = 0; i < G_N_ELEMENTS(flush_causes); i++) {
+        g_autofree char *name = g_strdup_printf("tx-flushes-%s", flush_causes[i]);
+        fn(name, false, "tx", "flushes", flush_causes[i], opaque);
     }
     for (unsigned d = 0; d < G_N_ELEMENTS(directions); d++) {
         for (unsigned i = 0; i < NET_DROP__MAX; i++) {

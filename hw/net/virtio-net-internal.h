@@ -21,22 +21,47 @@
 #define VIRTIO_NET_HDR_LEN_TUNNEL 24
 #define VIRTIO_NET_HDR_LEN_MAX    24
 
-/* --- virtio-net-stats.c: counters, plain fields written by the queue's thread --- */
+/* --- virtio-net-stats.c: counters, plain fields of the queue's thread --- */
+
+/* What led to a flush. */
+typedef enum TxFlushCause {
+    TX_FLUSH_NOTIFY, /* in the notification itself */
+    TX_FLUSH_BH,     /* in a bottom half after it, or after a full burst */
+    TX_FLUSH_TIMER,
+    TX_FLUSH_POLL,   /* a look without having been told */
+    TX_FLUSH_RESUME, /* the peer takes packets again */
+    TX_FLUSH__MAX
+} TxFlushCause;
+
+/* Histograms.  Packets a flush: 1, 2, 3-4, 5-8, … 513-1024, more.  Waits: below 256 ns, then two
+ * a doubling up to 16.8 ms, then the rest. */
+#define TX_BATCH_BUCKETS 12
+#define TX_WAIT_BUCKETS  34
+
 typedef struct VirtIONetTxStats {
     uint64_t notifications; /* from the driver */
-    uint64_t spurious;      /* of those: came while notifications were off */
+    uint64_t suppressed;    /* looks that found packets which nobody had told of */
+    uint64_t spurious;      /* notifications that came while they were off */
+    uint64_t empty;         /* notifications that found nothing */
     uint64_t interrupts;
-    uint64_t packets, bytes; /* taken by the peer; frames without their header */
-    uint64_t batches;        /* used-index stores */
-    uint64_t bursts;         /* flushes that ended at x-txburst */
-    uint64_t stalls;         /* sends of which the peer did not take all */
-    uint64_t linearised;     /* chains copied: more buffers than a system call takes */
+    uint64_t interrupts_coalesced; /* put off or merged by interrupt coalescing */
+    uint64_t packets, bytes;       /* taken by the peer; frames without their header */
+    uint64_t batches;              /* used-index stores */
+    uint64_t bursts;               /* flushes that ended at x-txburst */
+    uint64_t stalls;               /* sends of which the peer did not take all */
+    uint64_t stall_ns, stall_max_ns;
+    uint64_t linearised; /* chains copied: more buffers than a system call takes */
     uint64_t drops[NET_DROP__MAX];
+    uint64_t flushes[TX_FLUSH__MAX];        /* that found something */
+    uint64_t flush_sizes[TX_BATCH_BUCKETS]; /* packets a flush */
+    uint64_t waits[TX_WAIT_BUCKETS];        /* ns from being seen to being sent, by packet */
+    uint64_t wait_ns, wait_max_ns;
 } VirtIONetTxStats;
 
 typedef struct VirtIONetRxStats {
     uint64_t notifications;
     uint64_t interrupts;
+    uint64_t interrupts_coalesced;
     uint64_t packets, bytes;
     uint64_t batches;
     uint64_t buffers;     /* used for those packets */
@@ -45,26 +70,74 @@ typedef struct VirtIONetRxStats {
     uint64_t drops[NET_DROP__MAX];
 } VirtIONetRxStats;
 
+/* When the packets in the ring were first seen: a few looks, oldest first. */
+#define TX_LOOKS 8
+typedef struct TxLooks {
+    uint64_t done;  /* packets that left, ever */
+    uint64_t upto;  /* and those seen */
+    unsigned count; /* of entries below, [0, count) */
+    struct {
+        uint64_t upto;
+        int64_t ns;
+    } look[TX_LOOKS];
+    bool notified; /* no flush has followed the last notification, which came at notified_ns */
+    int64_t notified_ns;
+    int64_t stalled_ns;  /* since when the peer takes nothing; 0: it does */
+} TxLooks;
+
+/* A look at the ring found @available packets that have not left. */
+void tx_looks_note(TxLooks *looks, unsigned available, int64_t now_ns);
+/* @packets left at @now_ns; returns how many of them no look had seen: they came into sight at
+ * @seen_ns. */
+unsigned tx_looks_leave(TxLooks *looks, VirtIONetTxStats *stats, unsigned packets, int64_t seen_ns,
+                        int64_t now_ns);
+unsigned tx_batch_bucket(unsigned packets);
+unsigned tx_wait_bucket(uint64_t ns);
+/* The largest value that falls into the bucket; UINT64_MAX for the last one. */
+uint64_t tx_batch_bucket_limit(unsigned bucket);
+uint64_t tx_wait_bucket_limit(unsigned bucket);
+
 /* --- virtio-net-txpolicy.c: when to flush --- */
 
 /* What a policy drives.  flush returns how many chains it finished, at most a burst, or -EBUSY
  * when the peer takes no more.  enable_notify: true when more arrived meanwhile. */
 typedef struct TxEngineOps {
-    int (*flush)(void *opaque);
+    int (*flush)(void *opaque, TxFlushCause cause);
     bool (*enable_notify)(void *opaque);
     void (*disable_notify)(void *opaque);
 } TxEngineOps;
 
 typedef struct TxPolicy TxPolicy;
 
-typedef struct TxScheduler {
+/* What users set, also while packets flow. */
+typedef struct TxSettings {
     const TxPolicy *policy;
+    int burst;           /* packets */
+    uint32_t timer_ns;   /* timer, flush-first */
+    uint32_t latency_ns; /* adaptive */
+} TxSettings;
+
+/* What tx=adaptive has learned of its queue and of the machine (virtio-net-txpolicy.c). */
+typedef struct TxAdaptive {
+    int64_t gap_ns;      /* between packets */
+    int64_t last_gap_ns; /* the last ones */
+    int64_t lateness_ns; /* of a timer that ends a sleep: what sleeping costs here */
+    int64_t last_ns;     /* when the ring was last found to hold something */
+    int64_t due_ns;      /* end of the hold, or of the poll; 0: neither */
+    bool holding, polling;
+    unsigned poll_failures, poll_skip; /* polls that found nothing, and how many to pass over */
+    uint64_t holds, polls;             /* begun, for query-virtio-net-stats */
+} TxAdaptive;
+
+typedef struct TxScheduler {
+    TxSettings set;
     const TxEngineOps *engine;
     void *opaque;
-    int burst;
-    uint32_t timer_ns;
     BottomHalf *bh;
     Timer timer;
+    TxFlushCause cause; /* of the flush that is due */
+    unsigned ring_size; /* 0: not known */
+    TxAdaptive adaptive;
     bool running;
     bool waiting; /* a flush is due (migrated as tx_waiting) */
     bool stalled; /* the peer takes no more; it will say when it does */
@@ -72,14 +145,16 @@ typedef struct TxScheduler {
 
 /* NULL or empty: bh.  NULL if there is none of that name. */
 const TxPolicy *tx_policy_find(const char *name);
-#define TX_POLICY_NAMES "bh, timer, flush-first"
+#define TX_POLICY_NAMES "bh, timer, flush-first, adaptive"
 const char *tx_policy_name(const TxPolicy *policy);
 
 /* From the main thread, before @loop touches it. */
-void tx_scheduler_init(TxScheduler *s, EventLoop *loop, const TxPolicy *policy, int burst,
-                       uint32_t timer_ns, const TxEngineOps *engine, void *opaque);
+void tx_scheduler_init(TxScheduler *s, EventLoop *loop, const TxSettings *set,
+                       const TxEngineOps *engine, void *opaque);
 void tx_scheduler_cleanup(TxScheduler *s);
-/* In the loop's thread.  @pending: there is something in the queue. */
+/* In the loop's thread.  Other settings from now on; what waits is flushed soon. */
+void tx_scheduler_configure(TxScheduler *s, const TxSettings *set);
+/* @pending: there is something in the queue. */
 void tx_scheduler_start(TxScheduler *s, bool pending);
 void tx_scheduler_stop(TxScheduler *s);  /* what waits still waits after the next start */
 void tx_scheduler_reset(TxScheduler *s); /* nothing waits any more */
@@ -168,6 +243,7 @@ struct VirtIONetQueue {
     struct iovec tx_bounce_iov;
     TxSoft *tx_soft; /* NULL until the first frame that needs it */
     TxLinger tx_linger;
+    TxLooks tx_looks;
     VirtIONetTxStats tx_stats;
     VirtIONetCsumStats tx_csum;
     VirtIONetTxGso tx_gso;
@@ -204,6 +280,8 @@ void virtio_net_tx_stop(VirtIONetQueue *q);
 void virtio_net_tx_reset(VirtIONetQueue *q);
 void virtio_net_tx_handler(VirtIODevice *vdev, VirtQueue *vq);
 void virtio_net_tx_writable(NetClient *nc);
+/* Takes over tx=, x-txtimer, x-txburst and x-txlatency; main thread, at any time. */
+void virtio_net_tx_configure(VirtIONet *n);
 
 /* virtio-net-tx-soft.c */
 /* Must the device do what such a header asks for? */
@@ -353,6 +431,18 @@ extern const Property virtio_net_props[];
 gboolean virtio_net_check_conf(VirtIONet *n, GError **errp);
 
 /* virtio-net-stats.c */
+/* The counters of one queue pair, all of one moment. */
+typedef struct VirtIONetQueueStats {
+    VirtIONetTxStats tx;
+    VirtIONetRxStats rx;
+    VirtQueueStats tx_ring, rx_ring;
+    const char *policy;
+    TxAdaptive adaptive;
+    int64_t time_ns; /* CLOCK_VIRTUAL */
+} VirtIONetQueueStats;
+/* Main thread. */
+void virtio_net_snapshot_stats(VirtIONetQueue *q, VirtIONetQueueStats *stats);
+
 static inline void virtio_net_tx_drop(VirtIONetQueue *q, NetDropReason reason)
 {
     q->tx_stats.drops[reason]++;

@@ -19,6 +19,10 @@ static json_object *stats_get(Object *obj, const Property *prop)
 
 static const PropertyInfo prop_info_stats = {.type = "struct", .get = stats_get};
 
+/* Settings that work while packets flow. */
+static gboolean tx_changed(Object *obj, const Property *prop, GError **errp);
+#define TX_RUNTIME .flags = PROP_F_RUNTIME, .changed = tx_changed
+
 #define FEATURE(name, bit, on, desc)                                                               \
     PROP_BIT64(name, VirtIONet, parent_obj.wanted_features[0], bit, on, desc)
 #define FEATURE_HIGH(name, bit, on, desc)                                                          \
@@ -32,13 +36,14 @@ const Property virtio_net_props[] = {
     PROP_INT32("bootindex", VirtIONet, conf.bootindex, -1, "Place in the boot order", .min = -1,
                .max = INT32_MAX),
 
-    PROP_STRING("tx", VirtIONet, conf.tx, "When to send: bh (default), timer or flush-first"),
+    PROP_STRING("tx", VirtIONet, conf.tx,
+                "When to send: bh (default), timer, flush-first or adaptive", TX_RUNTIME),
     PROP_UINT32("x-txtimer", VirtIONet, conf.tx_timer_ns, VIRTIO_NET_TX_TIMER_DEFAULT_NS,
-                "Timer of tx=timer and tx=flush-first, ns"),
+                "Timer of tx=timer and tx=flush-first, ns", TX_RUNTIME),
     PROP_INT32("x-txburst", VirtIONet, conf.tx_burst, VIRTIO_NET_TX_BURST_DEFAULT,
-               "Packets sent in one go, at most", .min = 1, .max = INT32_MAX),
+               "Packets sent in one go, at most", .min = 1, .max = INT32_MAX, TX_RUNTIME),
     PROP_UINT32("x-txlatency", VirtIONet, conf.tx_latency_ns, VIRTIO_NET_TX_LATENCY_DEFAULT_NS,
-                "Longest wait of a packet under tx=adaptive, ns; not in this version"),
+                "Longest that tx=adaptive makes a packet wait, ns", TX_RUNTIME),
     PROP_INT32("x-rxburst", VirtIONet, conf.rx_burst, VIRTIO_NET_RX_BURST_DEFAULT,
                "Packets received in one go, at most", .min = 1, .max = INT32_MAX),
     PROP_UINT16("rx_queue_size", VirtIONet, conf.rx_queue_size, VIRTIO_NET_QUEUE_SIZE_DEFAULT,
@@ -160,9 +165,6 @@ static gboolean check_absent(VirtIONet *n, GError **errp)
     if (conf->failover) {
         return refuse(errp, "failover=on");
     }
-    if (conf->tx_latency_ns != VIRTIO_NET_TX_LATENCY_DEFAULT_NS) {
-        return refuse(errp, "x-txlatency, which belongs to tx=adaptive,");
-    }
     if (conf->rsc_interval_ns != VIRTIO_NET_RSC_INTERVAL_DEFAULT) {
         return refuse(errp, "rsc_interval, which belongs to guest_rsc_ext=on,");
     }
@@ -209,11 +211,18 @@ static gboolean check_duplex(VirtIONet *n, GError **errp)
 
 static gboolean check_tx(VirtIONet *n, GError **errp)
 {
-    if (!g_strcmp0(n->conf.tx, "adaptive")) {
-        return error_set(errp, "tx=adaptive is not available in this version (allowed: %s)",
-                         TX_POLICY_NAMES);
-    }
     return tx_policy_find(n->conf.tx) || value_error(n, "tx", errp, TX_POLICY_NAMES);
+}
+
+static gboolean tx_changed(Object *obj, const Property *prop, GError **errp)
+{
+    VirtIONet *n = VIRTIO_NET(obj);
+
+    if (!check_tx(n, errp)) {
+        return false;
+    }
+    virtio_net_tx_configure(n);
+    return true;
 }
 
 static gboolean check_mtu(VirtIONet *n, GError **errp)

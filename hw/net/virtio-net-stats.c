@@ -1,9 +1,162 @@
 /*
- * Counters as JSON.  The counters themselves are plain fields of each queue, written only by the
- * queue's thread; a reader in another thread sees each one whole, not all of one moment.
+ * Counters and histograms.  They are plain fields of each queue, written only by the queue's
+ * thread; a reader asks that thread for a copy, so that all figures are of one moment and the
+ * queue pays nothing while nobody asks.
+ *
+ * How long packets waited is told from looks: when a packet is left for later (a timer, a peer that
+ * takes no more) the number of packets that are there is noted with the time, and packets that
+ * leave are counted off against these notes.  What leaves in the flush that a notification led to
+ * has waited since that.  So a wait begins when the device could first have known of the packet,
+ * and costs two readings of the clock a batch, whatever the number of packets; the ring is not
+ * looked at more often than it is anyway, for a line of memory that the driver writes is dear.
+ *
+ * Shown as JSON by the property x-queue-stats (here) and by QMP and HMP (virtio-net-qmp.c).
  */
+#include <string.h>
+
 #include "hw/net/virtio-net-internal.h"
 #include "util/json.h"
+
+#define WAIT_FIRST_BIT 8 /* waits below 256 ns are one bucket */
+
+/* --- histograms --- */
+
+unsigned tx_batch_bucket(unsigned packets)
+{
+    unsigned bucket = packets > 1 ? 32u - (unsigned)__builtin_clz(packets - 1) : 0;
+
+    return MIN(bucket, TX_BATCH_BUCKETS - 1);
+}
+
+uint64_t tx_batch_bucket_limit(unsigned bucket)
+{
+    return bucket < TX_BATCH_BUCKETS - 1 ? UINT64_C(1) << bucket : UINT64_MAX;
+}
+
+unsigned tx_wait_bucket(uint64_t ns)
+{
+    unsigned top, half;
+
+    if (ns < UINT64_C(1) << WAIT_FIRST_BIT) {
+        return 0;
+    }
+    top = 63u - (unsigned)__builtin_clzll(ns);
+    half = ns >> (top - 1) & 1;
+    return MIN(1 + 2 * (top - WAIT_FIRST_BIT) + half, TX_WAIT_BUCKETS - 1);
+}
+
+uint64_t tx_wait_bucket_limit(unsigned bucket)
+{
+    uint64_t octave = UINT64_C(1) << WAIT_FIRST_BIT;
+
+    if (bucket >= TX_WAIT_BUCKETS - 1) {
+        return UINT64_MAX;
+    }
+    if (bucket == 0) {
+        return octave - 1;
+    }
+    octave <<= (bucket - 1) / 2;
+    return (bucket % 2 ? octave + octave / 2 : 2 * octave) - 1;
+}
+
+/* --- waits --- */
+
+void tx_looks_note(TxLooks *looks, unsigned available, int64_t now_ns)
+{
+    uint64_t upto = looks->done + available;
+
+    /* Chains that turned out bad were seen, but did not leave through us. */
+    while (looks->count && looks->look[looks->count - 1].upto > upto) {
+        uint64_t before = looks->count > 1 ? looks->look[looks->count - 2].upto : looks->done;
+
+        if (before < upto) {
+            looks->look[looks->count - 1].upto = upto;
+        } else {
+            looks->count--;
+        }
+    }
+    looks->upto = MIN(looks->upto, upto);
+    if (upto <= looks->upto) {
+        return;
+    }
+    looks->upto = upto;
+    if (looks->count == TX_LOOKS) {
+        /* Out of room: these count as seen with those before.  Too long a wait, never too short. */
+        looks->look[TX_LOOKS - 1].upto = upto;
+        return;
+    }
+    looks->look[looks->count].upto = upto;
+    looks->look[looks->count++].ns = now_ns;
+}
+
+static void count_waits(VirtIONetTxStats *stats, uint64_t packets, int64_t wait)
+{
+    uint64_t ns = wait > 0 ? (uint64_t)wait : 0;
+
+    stats->waits[tx_wait_bucket(ns)] += packets;
+    stats->wait_ns += packets * ns;
+    stats->wait_max_ns = MAX(stats->wait_max_ns, ns);
+}
+
+unsigned tx_looks_leave(TxLooks *looks, VirtIONetTxStats *stats, unsigned packets, int64_t seen_ns,
+                        int64_t now_ns)
+{
+    unsigned used = 0;
+
+    while (packets && used < looks->count) {
+        uint64_t n = MIN(packets, looks->look[used].upto - looks->done);
+
+        count_waits(stats, n, now_ns - looks->look[used].ns);
+        looks->done += n;
+        packets -= (unsigned)n;
+        used += looks->look[used].upto == looks->done;
+    }
+    if (used) {
+        looks->count -= used;
+        memmove(looks->look, looks->look + used, looks->count * sizeof(looks->look[0]));
+    }
+    if (packets) {
+        count_waits(stats, packets, now_ns - seen_ns);
+        looks->done += packets;
+        looks->upto = looks->done;
+    }
+    return packets;
+}
+
+/* --- reading them --- */
+
+typedef struct Snapshot {
+    VirtIONetQueue *q;
+    VirtIONetQueueStats *stats;
+} Snapshot;
+
+static void snapshot(void *opaque)
+{
+    Snapshot *s = opaque;
+    VirtIONetQueue *q = s->q;
+    int64_t stalled_ns = q->tx_looks.stalled_ns;
+
+    *s->stats = (VirtIONetQueueStats){
+        .tx = q->tx_stats,
+        .rx = q->rx_stats,
+        .tx_ring = *virtqueue_stats(q->tx_vq),
+        .rx_ring = *virtqueue_stats(q->rx_vq),
+        .policy = tx_policy_name(q->tx.set.policy),
+        .adaptive = q->tx.adaptive,
+        .time_ns = clock_get_ns(CLOCK_VIRTUAL),
+    };
+    if (stalled_ns) {
+        uint64_t so_far = (uint64_t)(s->stats->time_ns - stalled_ns);
+
+        s->stats->tx.stall_ns += so_far;
+        s->stats->tx.stall_max_ns = MAX(s->stats->tx.stall_max_ns, so_far);
+    }
+}
+
+void virtio_net_snapshot_stats(VirtIONetQueue *q, VirtIONetQueueStats *stats)
+{
+    event_loop_run_sync(q->n->loop, snapshot, &(Snapshot){q, stats});
+}
 
 static json_object *drops_to_json(const uint64_t *drops)
 {
@@ -17,39 +170,59 @@ static json_object *drops_to_json(const uint64_t *drops)
     return object;
 }
 
-static json_object *tx_to_json(const VirtIONetQueue *q)
+static json_object *flushes_to_json(const uint64_t *flushes)
 {
-    const VirtIONetTxStats *s = &q->tx_stats;
+    static const char *const names[TX_FLUSH__MAX] = {"notify", "bh", "timer", "poll", "resume"};
+    json_object *object = json_object_new_object();
+
+    for (unsigned i = 0; i < TX_FLUSH__MAX; i++) {
+        json_put_int(object, names[i], (int64_t)flushes[i]);
+    }
+    return object;
+}
+
+static json_object *tx_to_json(const VirtIONetQueueStats *all)
+{
+    const VirtIONetTxStats *s = &all->tx;
     json_object *object = json_object_new_object();
 
     json_put_int(object, "notifications", (int64_t)s->notifications);
     json_put_int(object, "spurious", (int64_t)s->spurious);
+    json_put_int(object, "suppressed", (int64_t)s->suppressed);
+    json_put_int(object, "empty", (int64_t)s->empty);
     json_put_int(object, "interrupts", (int64_t)s->interrupts);
+    json_put_int(object, "interrupts-suppressed", (int64_t)all->tx_ring.interrupts_suppressed);
+    json_put_int(object, "interrupts-coalesced", (int64_t)s->interrupts_coalesced);
     json_put_int(object, "packets", (int64_t)s->packets);
     json_put_int(object, "bytes", (int64_t)s->bytes);
     json_put_int(object, "batches", (int64_t)s->batches);
     json_put_int(object, "bursts", (int64_t)s->bursts);
     json_put_int(object, "stalls", (int64_t)s->stalls);
+    json_put_int(object, "stall-ns", (int64_t)s->stall_ns);
+    json_put_int(object, "wait-ns", (int64_t)s->wait_ns);
     json_put_int(object, "linearised", (int64_t)s->linearised);
-    json_put_int(object, "bad-chains", (int64_t)virtqueue_stats(q->tx_vq)->bad_chains);
+    json_put_int(object, "bad-chains", (int64_t)all->tx_ring.bad_chains);
+    json_object_object_add(object, "flushes", flushes_to_json(s->flushes));
     json_object_object_add(object, "drops", drops_to_json(s->drops));
     return object;
 }
 
-static json_object *rx_to_json(const VirtIONetQueue *q)
+static json_object *rx_to_json(const VirtIONetQueueStats *all)
 {
-    const VirtIONetRxStats *s = &q->rx_stats;
+    const VirtIONetRxStats *s = &all->rx;
     json_object *object = json_object_new_object();
 
     json_put_int(object, "notifications", (int64_t)s->notifications);
     json_put_int(object, "interrupts", (int64_t)s->interrupts);
+    json_put_int(object, "interrupts-suppressed", (int64_t)all->rx_ring.interrupts_suppressed);
+    json_put_int(object, "interrupts-coalesced", (int64_t)s->interrupts_coalesced);
     json_put_int(object, "packets", (int64_t)s->packets);
     json_put_int(object, "bytes", (int64_t)s->bytes);
     json_put_int(object, "batches", (int64_t)s->batches);
     json_put_int(object, "buffers", (int64_t)s->buffers);
     json_put_int(object, "stalls", (int64_t)s->stalls);
     json_put_int(object, "bad-buffers", (int64_t)s->bad_buffers);
-    json_put_int(object, "bad-chains", (int64_t)virtqueue_stats(q->rx_vq)->bad_chains);
+    json_put_int(object, "bad-chains", (int64_t)all->rx_ring.bad_chains);
     json_object_object_add(object, "drops", drops_to_json(s->drops));
     return object;
 }
@@ -60,10 +233,12 @@ json_object *virtio_net_query_stats(VirtIONet *n)
 
     for (unsigned i = 0; n->queues && i < n->queue_pairs; i++) {
         json_object *pair = json_object_new_object();
+        VirtIONetQueueStats stats;
 
+        virtio_net_snapshot_stats(&n->queues[i], &stats);
         json_put_int(pair, "queue", i);
-        json_object_object_add(pair, "tx", tx_to_json(&n->queues[i]));
-        json_object_object_add(pair, "rx", rx_to_json(&n->queues[i]));
+        json_object_object_add(pair, "tx", tx_to_json(&stats));
+        json_object_object_add(pair, "rx", rx_to_json(&stats));
         json_object_array_add(list, pair);
     }
     return list;

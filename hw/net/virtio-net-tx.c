@@ -245,8 +245,10 @@ static void tx_count(VirtIONetQueue *q, unsigned i)
     }
 }
 
-/* Offers what is in the hand and returns to the driver what is done.  Returns how many. */
-static unsigned tx_send_hand(VirtIONetQueue *q)
+/* Offers what is in the hand, which came into sight at *@now at the latest, and returns to the
+ * driver what is done; *@now is then the time after that.  @told: a notification told of them.
+ * Returns how many. */
+static unsigned tx_send_hand(VirtIONetQueue *q, bool told, int64_t *now)
 {
     TxHand *hand = &q->tx_hand;
     unsigned at = 0, run, done;
@@ -266,6 +268,13 @@ static unsigned tx_send_hand(VirtIONetQueue *q)
     if (at) {
         virtqueue_flush(q->tx_vq, at);
         q->tx_stats.batches++;
+
+        int64_t seen_ns = *now;
+
+        *now = clock_get_ns(CLOCK_VIRTUAL);
+        if (tx_looks_leave(&q->tx_looks, &q->tx_stats, at, seen_ns, *now) && !told) {
+            q->tx_stats.suppressed++;
+        }
         virtio_net_coal_used(&q->tx_coal, at);
     }
     tx_hand_advance(hand, at);
@@ -322,34 +331,81 @@ static bool tx_linger(VirtIONetQueue *q)
     return false;
 }
 
-static int tx_flush(void *opaque)
+/* Ends the account of a flush that sent @done packets. */
+static void tx_count_flush(VirtIONetQueue *q, unsigned done)
 {
-    VirtIONetQueue *q = opaque;
-    unsigned burst = (unsigned)q->tx.burst, done = 0, got;
+    if (done) {
+        q->tx_stats.flush_sizes[tx_batch_bucket(done)]++;
+    }
+}
 
+static int tx_flush_burst(VirtIONetQueue *q)
+{
+    unsigned burst = (unsigned)q->tx.set.burst, done = 0, got;
+    bool told = q->tx_looks.notified, timed = told;
+    int64_t now = q->tx_looks.notified_ns;
+
+    q->tx_looks.notified = false;
     tx_retranslate(q);
     while (q->running && done < burst) {
         if (!q->tx_hand.count) {
             tx_take(q, MIN(burst - done, TX_BATCH));
             if (!q->tx_hand.count) {
                 if (!tx_linger(q)) {
-                    return (int)done;
+                    break;
                 }
                 continue;
             }
         }
-        got = tx_send_hand(q);
+        /* The end of one batch is the first look at the next. */
+        now = timed ? now : clock_get_ns(CLOCK_VIRTUAL);
+        timed = true;
+        got = tx_send_hand(q, told, &now);
+        told = false;
         done += got;
         q->tx_linger.frames += got;
         if (q->tx_hand.count) {
             q->tx_stats.stalls++;
+            tx_looks_note(&q->tx_looks, q->tx_hand.count, now);
+            tx_count_flush(q, done);
             return -EBUSY;
         }
     }
-    if (done >= burst) {
-        q->tx_stats.bursts++;
-    }
+    q->tx_stats.bursts += done >= burst;
+    tx_count_flush(q, done);
     return (int)done;
+}
+
+/* The peer takes nothing between a flush that says so and the next one that does not. */
+static void tx_count_stall(VirtIONetQueue *q, bool stalled)
+{
+    TxLooks *looks = &q->tx_looks;
+    int64_t now;
+
+    if (stalled == (looks->stalled_ns != 0)) {
+        return;
+    }
+    now = clock_get_ns(CLOCK_VIRTUAL);
+    if (stalled) {
+        looks->stalled_ns = MAX(now, 1);
+        return;
+    }
+    q->tx_stats.stall_ns += (uint64_t)(now - looks->stalled_ns);
+    q->tx_stats.stall_max_ns = MAX(q->tx_stats.stall_max_ns, (uint64_t)(now - looks->stalled_ns));
+    looks->stalled_ns = 0;
+}
+
+static int tx_flush(void *opaque, TxFlushCause cause)
+{
+    VirtIONetQueue *q = opaque;
+    uint64_t before = q->tx_looks.done;
+    bool told = q->tx_looks.notified;
+    int done = tx_flush_burst(q);
+
+    q->tx_stats.empty += told && done == 0;
+    q->tx_stats.flushes[cause] += q->tx_looks.done != before;
+    tx_count_stall(q, done < 0);
+    return done;
 }
 
 static bool tx_enable_notify(void *opaque)
@@ -368,13 +424,31 @@ static void tx_disable_notify(void *opaque)
 
 static const TxEngineOps tx_engine = {tx_flush, tx_enable_notify, tx_disable_notify};
 
+/* What came will be looked at no sooner than a timer runs: note how much it is. */
+static void tx_note_held(VirtIONetQueue *q)
+{
+    TxLooks *looks = &q->tx_looks;
+    unsigned available = q->tx_hand.count + virtqueue_available(q->tx_vq);
+
+    tx_looks_note(looks, available, looks->notified_ns);
+    q->tx_stats.empty += available == 0;
+    looks->notified = false;
+}
+
 static void tx_notified(void *opaque)
 {
     VirtIONetQueue *q = opaque;
 
     q->tx_stats.notifications++;
+    if (q->running) {
+        q->tx_looks.notified = true;
+        q->tx_looks.notified_ns = clock_get_ns(CLOCK_VIRTUAL);
+    }
     if (!tx_scheduler_notified(&q->tx)) {
         q->tx_stats.spurious++;
+    }
+    if (q->tx_looks.notified && (!q->tx.waiting || q->tx.cause == TX_FLUSH_TIMER)) {
+        tx_note_held(q);
     }
 }
 
@@ -409,16 +483,40 @@ void virtio_net_tx_writable(NetClient *nc)
     }
 }
 
+static TxSettings tx_settings(const VirtIONet *n)
+{
+    return (TxSettings){
+        .policy = tx_policy_find(n->conf.tx),
+        .burst = n->conf.tx_burst,
+        .timer_ns = n->conf.tx_timer_ns,
+        .latency_ns = n->conf.tx_latency_ns,
+    };
+}
+
+static void tx_configure(void *opaque)
+{
+    VirtIONet *n = opaque;
+    TxSettings set = tx_settings(n);
+
+    for (unsigned i = 0; i < n->queue_pairs; i++) {
+        tx_scheduler_configure(&n->queues[i].tx, &set);
+    }
+}
+
+void virtio_net_tx_configure(VirtIONet *n)
+{
+    event_loop_run_sync(n->loop, tx_configure, n);
+}
+
 void virtio_net_tx_init(VirtIONetQueue *q)
 {
-    VirtIONetConf *conf = &q->n->conf;
+    TxSettings set = tx_settings(q->n);
 
     q->tx_bounce = g_malloc(NET_MAX_FRAME);
     virtio_net_coal_init(&q->tx_coal, q->n, q->n->loop, q->tx_vq, &q->tx_stats.interrupts);
     q->tx_bh = bh_new(q->n->loop, tx_notified, q);
     q->writable_bh = bh_new(q->n->loop, tx_writable, q);
-    tx_scheduler_init(&q->tx, q->n->loop, tx_policy_find(conf->tx), conf->tx_burst,
-                      conf->tx_timer_ns, &tx_engine, q);
+    tx_scheduler_init(&q->tx, q->n->loop, &set, &tx_engine, q);
 }
 
 void virtio_net_tx_cleanup(VirtIONetQueue *q)
@@ -434,6 +532,7 @@ void virtio_net_tx_cleanup(VirtIONetQueue *q)
 void virtio_net_tx_start(VirtIONetQueue *q)
 {
     if (virtqueue_ready(q->tx_vq)) {
+        q->tx.ring_size = virtqueue_num(q->tx_vq);
         tx_scheduler_start(&q->tx, q->tx_hand.count || !virtqueue_empty(q->tx_vq));
     }
 }
@@ -451,4 +550,8 @@ void virtio_net_tx_reset(VirtIONetQueue *q)
     bh_cancel(q->tx_bh);
     virtio_net_tx_soft_forget(q);
     q->tx_hand.count = 0;
+    q->tx_looks.upto = q->tx_looks.done;
+    q->tx_looks.count = 0;
+    q->tx_looks.notified = false;
+    q->tx_looks.stalled_ns = 0;
 }

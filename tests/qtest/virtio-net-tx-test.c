@@ -457,7 +457,10 @@ int main(int argc, char **argv)
 {
     static const struct {
         const char *name, *device;
-    } policies[] = {{"bh", "tx=bh"}, {"timer", "tx=timer"}, {"flush-first", "tx=flush-first"}};
+    } policies[] = {{"bh", "tx=bh"},
+                    {"timer", "tx=timer"},
+                    {"flush-first", "tx=flush-first"},
+                    {"adaptive", "tx=adaptive"}};
     static const struct {
         const char *name;
         GTestDataFunc fn;

@@ -9,6 +9,7 @@
 
 #define BURST 4
 #define TIMER 150000
+#define LATENCY 50000
 
 typedef struct Engine {
     TxScheduler s;
@@ -20,7 +21,7 @@ typedef struct Engine {
     int sent;
 } Engine;
 
-static int engine_flush(void *opaque)
+static int engine_flush(void *opaque, TxFlushCause cause)
 {
     Engine *e = opaque;
     int n = MIN(e->queued, BURST);
@@ -54,8 +55,9 @@ static const TxEngineOps engine_ops = {engine_flush, engine_enable, engine_disab
 static void engine_init(Engine *e, const char *policy)
 {
     *e = (Engine){.notify = true};
-    tx_scheduler_init(&e->s, event_loop_main(), tx_policy_find(policy), BURST, TIMER, &engine_ops,
-                      e);
+    TxSettings set = {tx_policy_find(policy), BURST, TIMER, LATENCY};
+
+    tx_scheduler_init(&e->s, event_loop_main(), &set, &engine_ops, e);
     tx_scheduler_start(&e->s, false);
 }
 
@@ -278,7 +280,7 @@ static void test_start_serves_what_is_there(gconstpointer policy)
 
 int main(int argc, char **argv)
 {
-    static const char *const policies[] = {"bh", "timer", "flush-first"};
+    static const char *const policies[] = {"bh", "timer", "flush-first", "adaptive"};
     static const struct {
         const char *name;
         GTestDataFunc fn;

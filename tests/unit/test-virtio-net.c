@@ -180,13 +180,11 @@ static void test_refused(void)
 {
     static const Refusal all[] = {
         {"netdev=n9", "Property 'virtio-net-device.netdev' can't find value 'n9'"},
-        {"tx=foo", "(allowed: bh, timer, flush-first)"},
-        {"tx=adaptive", "tx=adaptive is not available in this version"},
+        {"tx=foo", "(allowed: bh, timer, flush-first, adaptive)"},
         {"guest_rsc_ext=on", "guest_rsc_ext=on is not available"},
         {"host_tunnel=on", "host_tunnel=on is not available"},
         {"guest_tunnel_csum=on", "guest_tunnel_csum=on is not available"},
         {"failover=on", "failover=on is not available"},
-        {"x-txlatency=7", "x-txlatency"},
         {"rsc_interval=7", "rsc_interval"},
         {"rx_queue_size=32", "a power of two from 64 to 1024"},
         {"rx_queue_size=100", "a power of two from 64 to 1024"},

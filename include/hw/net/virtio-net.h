@@ -124,6 +124,9 @@ QOM_DECLARE_TYPE(VirtIONet, VirtIONetClass, virtio_net, VIRTIO_NET)
 /* "virtio-net-device", and "virtio-net-pci" with its variants and alias. */
 void virtio_net_register_types(void);
 
+/* `info virtio-net`; once, by a program with monitors (query-virtio-net-stats needs no call). */
+void virtio_net_register_hmp(void);
+
 /* Called when a driver changed its receive filter, once after each read of it; main thread.
  * @name: the NIC's id or NULL; @path: of the device in the composition tree. */
 extern void (*virtio_net_rx_filter_changed_hook)(const char *name, const char *path);
