@@ -294,11 +294,15 @@ static gboolean status_changed(Object *obj, const Property *prop, GError **errp)
 typedef struct PrintState {
     Object *obj;
     GString *out;
+    bool common; /* properties that all filters have, or the others */
 } PrintState;
 
 static void print_property(const Property *prop, GType owner, void *opaque)
 {
     PrintState *p = opaque;
+    if ((owner == TYPE_NETFILTER) != p->common) {
+        return;
+    }
     json_object *value = object_get_property(p->obj, prop->name, NULL);
     if (value && !json_object_is_type(value, json_type_boolean)) {
         g_string_append_printf(p->out, ",%s=%s", prop->name, json_object_get_string(value));
@@ -315,8 +319,10 @@ void net_filters_print(const NetClient *nc, GString *out)
         g_string_append(out, "filters:\r\n");
     }
     for (unsigned i = 0; i < nc->filters->len; i++) {
-        PrintState p = {OBJECT(nc->filters->pdata[i]), out};
+        PrintState p = {OBJECT(nc->filters->pdata[i]), out, false};
         g_string_append_printf(out, "  - %s: type=%s", p.obj->name, object_type_name(p.obj));
+        qom_class_foreach_property(G_OBJECT_TYPE(p.obj), print_property, &p);
+        p.common = true;
         qom_class_foreach_property(G_OBJECT_TYPE(p.obj), print_property, &p);
         g_string_append(out, "\r\n");
     }
@@ -324,19 +330,20 @@ void net_filters_print(const NetClient *nc, GString *out)
 
 /* ---- the type ---- */
 
+/* In the order in which `info network` shows them. */
 static const Property netfilter_props[] = {
-    PROP_STRING("netdev", NetFilter, netdev_id, "The netdev whose frames it sees"),
-    PROP_ENUM("queue", NetFilter, queue, queue_names, NET_FILTER_ALL,
-              "Direction: tx (netdev to guest), rx (guest to netdev), all"),
-    PROP_ENUM("status", NetFilter, status, status_names, 0, "Off: frames pass as if it were not",
-              .flags = PROP_F_RUNTIME, .changed = status_changed),
     {.name = "position",
      .info = &prop_info_string,
      .offset = offsetof(NetFilter, position),
      .defval = {.s = "tail"},
      .description = "Place among the netdev's filters: head, tail, id=FILTER"},
+    PROP_ENUM("status", NetFilter, status, status_names, 0, "Off: frames pass as if it were not",
+              .flags = PROP_F_RUNTIME, .changed = status_changed),
     PROP_ENUM("insert", NetFilter, insert, insert_names, 0,
               "With position=id=FILTER: before or behind it"),
+    PROP_STRING("netdev", NetFilter, netdev_id, "The netdev whose frames it sees"),
+    PROP_ENUM("queue", NetFilter, queue, queue_names, NET_FILTER_ALL,
+              "Direction: tx (netdev to guest), rx (guest to netdev), all"),
     PROP_END,
 };
 

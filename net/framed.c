@@ -366,6 +366,10 @@ void framed_init(FramedLink *l, NetClient *nc, void (*disconnected)(NetClient *n
 static void start(void *opaque)
 {
     FramedLink *l = opaque;
+    if (!l->in) {
+        l->in = g_malloc(STREAM_BUFFER);
+    }
+    l->fd = l->new_fd;
     /* Frames of the connection before may still wait: they go first. */
     l->want_read = l->in_start == l->in_end;
     update_handlers(l);
@@ -373,11 +377,7 @@ static void start(void *opaque)
 
 void framed_open(FramedLink *l, int fd)
 {
-    g_assert(l->fd < 0);
-    if (!l->in) {
-        l->in = g_malloc(STREAM_BUFFER);
-    }
-    l->fd = fd;
+    l->new_fd = fd;
     event_loop_run_sync(l->nc->loop, start, l);
 }
 

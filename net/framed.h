@@ -10,6 +10,7 @@
 typedef struct FramedLink {
     NetClient *nc;
     int fd;          /* -1: no connection */
+    int new_fd;      /* on its way from the main thread to the client's loop */
     bool ended;      /* nothing comes any more; the main thread has not closed it yet */
     bool send_ended; /* nothing can be sent any more */
     bool want_read, want_write;

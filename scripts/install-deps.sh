@@ -3,12 +3,14 @@
 #
 #   install-deps.sh [--list-missing] GROUP...
 #
-# Groups: build (compile and run), check (build, and all that the tests use).  As root or by sudo.
+# Groups: build (compile and run), linux (a real Linux guest), check (all that the tests use).
+# As root or by sudo.
 set -eu
 
 build="gcc libc6-dev make meson ninja-build pkg-config python3 libglib2.0-dev libjson-c-dev
        libslirp-dev liburing-dev libseccomp-dev liblwip-dev"
-check="iproute2 procps util-linux"
+linux="mmdebstrap"
+check="iproute2 procps util-linux iperf3"
 
 list_only=false
 if [ "${1-}" = --list-missing ]; then
@@ -19,9 +21,10 @@ wanted=
 for group; do
     case $group in
     build) wanted="$wanted $build" ;;
-    check) wanted="$wanted $build $check" ;;
+    linux) wanted="$wanted $linux" ;;
+    check) wanted="$wanted $build $linux $check" ;;
     *)
-        echo "install-deps.sh: unknown group '$group' (build, check)" >&2
+        echo "install-deps.sh: unknown group '$group' (build, linux, check)" >&2
         exit 1
         ;;
     esac

@@ -264,8 +264,9 @@ static void test_add_delete(void)
     launch_do(e, "object-del", "{'id': 'qtest-f0'}");
     add_buffer(e, "qtest-f0");
     g_autofree char *info = launch_hmp(e, "info network");
-    g_assert_nonnull(strstr(info, "\r\nfilters:\r\n  - qtest-f0: type=filter-buffer,netdev="
-                                  "qtest-bn0,queue=rx,status=on,"));
+    g_assert_nonnull(strstr(info, "\r\nfilters:\r\n  - qtest-f0: type=filter-buffer,"
+                                  "interval=1000,position=tail,status=on,insert=behind,"
+                                  "netdev=qtest-bn0,queue=rx\r\n"));
     replace_netdev(e); /* which takes the filter along */
     add_buffer(e, "qtest-f0");
     add_buffer(e, "qtest-f1");

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from . import initramfs
 from .debian_roots import kernel
+from .network import die_with_parent
 
 
 class GuestError(Exception):
@@ -19,11 +20,11 @@ class LinuxGuest:
     """Boots @suite's kernel in @qemu (a command) with @devices (arguments); use as a context.
 
     RAM is a shared memfd, so that a vfio-user server can map it.  @echo is called with each piece
-    of console output.
+    of console output.  With @reboots a reboot boots again, else it ends QEMU.
     """
 
     def __init__(self, qemu, devices, suite="bookworm", memory="256M", append="", echo=None,
-                 cpus=1, extra_modules=(), extra_files=()):
+                 cpus=1, extra_modules=(), extra_files=(), reboots=False):
         self.folder = tempfile.TemporaryDirectory(prefix="swnic-guest-")
         image = Path(self.folder.name) / "initramfs"
         image.write_bytes(initramfs.build(suite, extra_modules, extra_files))
@@ -34,7 +35,7 @@ class LinuxGuest:
             "-object", f"memory-backend-memfd,id=m,size={memory},share=on",
             "-kernel", str(vmlinuz), "-initrd", str(image),
             "-append", f"console=ttyS0 quiet panic=-1 {append}",
-            "-serial", "stdio", "-no-reboot", *devices]
+            "-serial", "stdio", *([] if reboots else ["-no-reboot"]), *devices]
         self.echo = echo
         self.output = ""
         self.process = None
@@ -42,9 +43,10 @@ class LinuxGuest:
 
     def __enter__(self):
         self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.STDOUT, bufsize=0)
+                                        stderr=subprocess.STDOUT, bufsize=0,
+                                        preexec_fn=die_with_parent)
         try:
-            self.wait_for("GUEST-READY", 120)
+            self.wait_ready()
         except BaseException:
             self.__exit__()
             raise
@@ -61,6 +63,15 @@ class LinuxGuest:
         self.process.stdin.close()
         self.process.stdout.close()
         self.folder.cleanup()
+
+    def wait_ready(self, timeout=180):
+        """Returns when the shell reads commands, and its greeting is out of the way."""
+        self.wait_for("GUEST-READY", timeout)
+        self.run("true")
+
+    def reboot(self, timeout=180):
+        self.process.stdin.write(b"reboot -f\n")
+        self.wait_ready(timeout)
 
     def read_some(self, deadline):
         """Appends what the console says to self.output; an error at the deadline or the end."""
