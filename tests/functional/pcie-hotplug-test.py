@@ -3,12 +3,11 @@
 
 Prints TAP.  SWNIC_BINARY is the emulator.
 """
-import asyncio
 import sys
-import traceback
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "lib"))
+import tap  # noqa: E402
 from qmp import Emulator, QmpError  # noqa: E402
 
 PORT_DEVFN = 2 << 3
@@ -193,21 +192,5 @@ async def test_function_level_reset():
         assert qtest.config_read(1, 0, 0) == 0x10411af4
 
 
-def main():
-    tests = [(n[5:], f) for n, f in globals().items() if n.startswith("test_")]
-    failed = 0
-    print(f"1..{len(tests)}")
-    for number, (name, function) in enumerate(tests, 1):
-        try:
-            asyncio.run(function())
-            print(f"ok {number} {name}", flush=True)
-        except Exception:  # noqa: BLE001: any failure is one test's
-            failed = 1
-            print(f"not ok {number} {name}", flush=True)
-            for line in traceback.format_exc().splitlines():
-                print("#", line)
-    return failed
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tap.run(sys.modules[__name__]))
