@@ -137,7 +137,7 @@ static gboolean opt_global(const char *value, GError **errp)
 /* Objects that refer to devices or netdevs, or that are referred to by none of them. */
 static bool object_is_late(const char *type)
 {
-    return g_str_has_prefix(type, "filter-") || !strcmp(type, "colo-compare") ||
+    return g_str_has_prefix(type, "filter-") || g_str_has_prefix(type, "monitor-") || !strcmp(type, "colo-compare") ||
            !strcmp(type, "vfio-user-server") || !strcmp(type, "x-vfio-user-server");
 }
 

@@ -93,8 +93,16 @@ gboolean opt_set(const char *value, GError **errp);
 gboolean sandbox_check(const char *text, GError **errp);
 gboolean sandbox_enter(const char *text, GError **errp);
 
+/* monitor-object.c */
+void monitor_object_register_types(void);
+
 /* hmp-cmds.c; the others belong to the QMP commands that they print */
 void system_register_hmp(void);
+void hmp_complete_device_add(const char *args, GPtrArray *words);
+void hmp_complete_object_add(const char *args, GPtrArray *words);
+void hmp_complete_device_id(const char *args, GPtrArray *words);
+void hmp_complete_object_id(const char *args, GPtrArray *words);
+void hmp_complete_qom(const char *args, GPtrArray *words);
 void hmp_info_pci(const char *args, GString *out);
 void hmp_info_mtree(const char *args, GString *out);
 void hmp_info_stats(const char *args, GString *out);

@@ -434,9 +434,58 @@ async def test_passed_descriptors():
         theirs.close()
         await qmp.execute("chardev-add", id="s1", backend={"type": "socket", "data": {
             "server": False, "addr": {"type": "fd", "data": {"str": "sock"}}}})
-        await qmp.execute("object-add", qom__type="monitor-qmp", id="m1", chardev="s1") \
-            if "monitor-qmp" in [t["name"] for t in await qmp.execute("qom-list-types")] else None
-        ours.close()
+        # A monitor on it, made and deleted like any object.
+        await qmp.execute("object-add", qom_type="monitor-qmp", id="m1", chardev="s1")
+        async with QmpClient(ours) as second:
+            await second.start()
+            assert await second.execute("query-name") == {}
+            for command, arguments in (("object-del", {"id": "m1"}), ("chardev-remove",
+                                                                      {"id": "s1"})):
+                await qmp.execute(command, **arguments)
+            await asyncio.wait_for(second.closed.wait(), 5)
+
+
+async def test_line_editor():
+    async with Emulator(*DEVICES, "-chardev", "socket,id=hmp,path=/tmp/swnic-hmp-test,server=on,"
+                        "wait=off", "-object", "monitor-hmp,id=m0,chardev=hmp") as emu:
+        reader, writer = await asyncio.open_unix_connection("/tmp/swnic-hmp-test")
+
+        async def until(text):
+            got = b""
+            while text not in got:
+                try:
+                    data = await asyncio.wait_for(reader.read(4096), 5)
+                except asyncio.TimeoutError:
+                    data = b""
+                assert data, f"{got}, expected {text}"
+                got += data
+            return got
+
+        await until(b"(qemu) ")
+        for typed, shown in ((b"device_a\t", b"device_add "),
+                             (b"virtio-net-pci,x-tx\t\t", b"x-txtimer="),
+                             (b"\x15info vers\t", b"info version "),
+                             (b"\x15qom-get nic\t", b"qom-get nic0 "),
+                             (b"x-txt\t", b"x-txtimer "), (b"\r", b"150000"),
+                             (b"device_del n\t", b"device_del nic0 "),
+                             (b"\x15object_del i\t", b"object_del io0 "),
+                             (b"\x15stop\r", b"(qemu) "), (b"info status\r", b"paused"),
+                             (b"\x1b[A\x1b[A\x01\x0b", b"(qemu) "),
+                             (b"\x1b[B\r", b"VM status"),
+                             (b"nonsense\r", b"unknown command: 'nonsense'")):
+            writer.write(typed)
+            await until(shown)
+        writer.close()
+        emu.check_alive()
+
+
+async def test_many_monitors_hear_events():
+    async with Emulator(*DEVICES, monitors=8) as emu:
+        clients = [await emu.monitor(i) for i in range(8)]
+        await clients[0].execute("stop")
+        for client in clients:
+            await client.wait_event("STOP")
+            await client.close()
 
 
 if __name__ == "__main__":
