@@ -59,6 +59,8 @@ gboolean cmdline_run_phase(Phase phase, GError **errp);
 gboolean cmdline_add(const char *name, const char *value, GError **errp);
 /* -set GROUP.ID.ARG=VALUE. */
 gboolean cmdline_set(const char *text, GError **errp);
+/* The options given so far that have parameters, as a file for -readconfig; g_free. */
+char *cmdline_to_config(void);
 void cmdline_print_help(void);
 void cmdline_cleanup(void);
 
@@ -88,6 +90,8 @@ gboolean opt_trace(const char *value, GError **errp);
 gboolean opt_sandbox(const char *value, GError **errp);
 gboolean opt_readconfig(const char *value, GError **errp);
 gboolean opt_set(const char *value, GError **errp);
+gboolean opt_writeconfig(const char *value, GError **errp);
+gboolean opt_add_fd(const char *value, GError **errp);
 
 /* sandbox.c: "on,spawn=deny,…" */
 gboolean sandbox_check(const char *text, GError **errp);
