@@ -153,6 +153,7 @@ void monitor_cleanup_all(void)
     while (monitors) {
         monitor_remove(monitors->data);
     }
+    qmp_events_cleanup();
 }
 
 int monitor_get_fd(Monitor *mon, const char *name, GError **errp)

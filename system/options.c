@@ -149,8 +149,9 @@ static gboolean opt_global(const char *value, GError **errp)
 /* Objects that refer to devices or netdevs, or that are referred to by none of them. */
 static bool object_is_late(const char *type)
 {
-    return g_str_has_prefix(type, "filter-") || g_str_has_prefix(type, "monitor-") || !strcmp(type, "colo-compare") ||
-           !strcmp(type, "vfio-user-server") || !strcmp(type, "x-vfio-user-server");
+    return g_str_has_prefix(type, "filter-") || g_str_has_prefix(type, "monitor-") ||
+           !strcmp(type, "colo-compare") || !strcmp(type, "vfio-user-server") ||
+           !strcmp(type, "x-vfio-user-server");
 }
 
 static void add_object_type(GType type, void *opaque)
@@ -500,8 +501,8 @@ const CmdlineOption cmdline_options[] = {
     OPTION("h", NULL, NULL, PHASE_SETTINGS, opt_help),
     OPTION("x-list-options", NULL, NULL, PHASE_SETTINGS, opt_list_options),
     OPTION("version", NULL, "name and version", PHASE_SETTINGS, opt_version),
-    OPTION("machine", "TYPE[,PROP=VALUE...]", "machine: pc, q35, none; memory-backend=ID is its RAM",
-           PHASE_SETTINGS, opt_machine),
+    OPTION("machine", "TYPE[,PROP=VALUE...]",
+           "machine: pc, q35, none; memory-backend=ID is its RAM", PHASE_SETTINGS, opt_machine),
     OPTION("M", "MACHINE", "same as -machine", PHASE_SETTINGS, opt_machine),
     OPTION("accel", "qtest|tcg", "qtest: time moves by qtest's clock_step only; tcg: real time",
            PHASE_SETTINGS, opt_accel),

@@ -32,6 +32,9 @@ typedef void QmpEventFunc(void *opaque, const char *name, json_object *event);
 void qmp_event_listen(QmpEventFunc *fn, void *opaque);
 void qmp_event_unlisten(QmpEventFunc *fn, void *opaque);
 
+/* Forgets events that a rate holds back; at the end, before the main loop goes. */
+void qmp_events_cleanup(void);
+
 /* QMP commands: a table generated from the schema. */
 typedef enum QmpCommandFlags {
     QMP_NO_SUCCESS_RESPONSE = 1,

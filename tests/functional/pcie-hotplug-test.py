@@ -141,6 +141,15 @@ async def test_guest_refuses():
             slot.control(IND_ON)
             event = await qmp.wait_event("DEVICE_UNPLUG_GUEST_ERROR", device="nic")
             assert event["data"]["path"] == "/machine/peripheral/nic"
+            # A guest that says so again and again is heard once a second.
+            for _ in range(20):
+                await qmp.execute("device_del", id="nic")
+                slot.control(IND_BLINK)
+                slot.control(IND_ON)
+            await qmp.execute("query-name")
+            assert not qmp.events, qmp.events
+            again = await qmp.wait_event("DEVICE_UNPLUG_GUEST_ERROR", timeout=3)
+            assert again["timestamp"]["seconds"] - event["timestamp"]["seconds"] <= 1, again
             slot.control(IND_BLINK)
             await expect_error("guest is busy", qmp.execute("device_del", id="nic"))
             slot.control(IND_ON)

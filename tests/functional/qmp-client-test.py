@@ -204,6 +204,7 @@ async def test_oob_passes_the_queue():
         await qmp.send_raw(b'{"execute":"qmp_capabilities","arguments":{"enable":["oob"]}}')
         slow = b"".join(b'{"execute":"query-qmp-schema","id":%d}' % i for i in range(60))
         await qmp.send_raw(slow + b'{"exec-oob":"query-yank","id":"fast"}')
+        await asyncio.sleep(0.5)  # until more waits than the emulator sends unread
         buffer, ids = bytearray(), []
         while len(ids) < 61:
             data = await asyncio.wait_for(loop.sock_recv(qmp.sock, 1 << 20), 20)
