@@ -25,7 +25,7 @@ VALUES = {
 }
 # What else must be said; None: cannot be turned on here, and says so.
 WITH = {"iommu_platform": "disable-legacy=on", "disable-modern": "disable-legacy=off",
-        "in_order": ""}
+        "hash_tunnel": "rss=on"}
 # Not for all types.
 SKIP = {("failover_pair_id", "*"), ("netdev", "*")}
 READ_DIFFERENTLY = {"addr": lambda text: int(text.split(".")[0], 16) << 3,
