@@ -249,6 +249,15 @@ static void hmp_info_iothreads(const char *args, GString *out)
     json_object_put(list);
 }
 
+void (*hmp_complete_path_hook)(const char *args, GPtrArray *words);
+
+static void complete_path(const char *args, GPtrArray *words)
+{
+    if (hmp_complete_path_hook) {
+        hmp_complete_path_hook(args, words);
+    }
+}
+
 const HmpCommand hmp_builtin_commands[] = {
     {"chardev-remove", "id", "remove a character device", hmp_chardev_remove},
     {"c|cont", "", "let the virtual machine run", hmp_cont},
@@ -262,9 +271,9 @@ const HmpCommand hmp_builtin_commands[] = {
     {"netdev_del", "id", "delete a network back end", hmp_netdev_del},
     {"object_del", "id", "delete an object", hmp_object_del},
     {"q|quit", "", "end the emulator", hmp_quit},
-    {"qom-get", "path property", "show a property's value", hmp_qom_get},
-    {"qom-list", "path", "show an object's children and properties", hmp_qom_list},
-    {"qom-set", "path property value", "set a property", hmp_qom_set},
+    {"qom-get", "path property", "show a property's value", hmp_qom_get, complete_path},
+    {"qom-list", "path", "show an object's children and properties", hmp_qom_list, complete_path},
+    {"qom-set", "path property value", "set a property", hmp_qom_set, complete_path},
     {"set_link", "name on|off", "plug or unplug a network cable", hmp_set_link},
     {"s|stop", "", "stop the virtual machine", hmp_stop},
     {"system_reset", "", "reset the virtual machine", hmp_system_reset},

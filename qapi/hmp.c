@@ -164,9 +164,9 @@ static void help(const char *topic, GString *out)
     g_ptr_array_free(all, TRUE);
 }
 
-char **hmp_complete(const char *text)
+static void complete_names(const char *text, GPtrArray *words)
 {
-    GPtrArray *all = all_commands(), *words = g_ptr_array_new();
+    GPtrArray *all = all_commands();
 
     for (guint i = 0; i < all->len; i++) {
         char **names = g_strsplit(((const HmpCommand *)all->pdata[i])->name, "|", 0);
@@ -178,8 +178,40 @@ char **hmp_complete(const char *text)
         }
         g_strfreev(names);
     }
-    g_ptr_array_add(words, NULL);
     g_ptr_array_free(all, TRUE);
+}
+
+static int compare_words(gconstpointer a, gconstpointer b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Words come back with what stands before them on the line, as the line editor wants it. */
+char **hmp_complete(const char *text)
+{
+    FindCommand find = {.line = text};
+    GPtrArray *words = g_ptr_array_new();
+
+    foreach_command(find_step, &find);
+    if (!find.found || text[find.len] != ' ') {
+        complete_names(text, words);
+    } else if (find.found->complete) {
+        const char *args = text + find.len + strspn(text + find.len, " ");
+        find.found->complete(args, words);
+    }
+    if (words->len && find.found && text[find.len] == ' ') {
+        const char *cut = text + strlen(text);
+        while (cut > text && !strchr(" ,=/", cut[-1])) {
+            cut--;
+        }
+        for (guint i = 0; i < words->len; i++) {
+            char *word = words->pdata[i];
+            words->pdata[i] = g_strdup_printf("%.*s%s", (int)(cut - text), text, word);
+            g_free(word);
+        }
+    }
+    g_ptr_array_sort(words, compare_words);
+    g_ptr_array_add(words, NULL);
     return (char **)g_ptr_array_free(words, FALSE);
 }
 

@@ -135,20 +135,25 @@ Monitor *monitor_new(const MonitorOps *ops, Chardev *chr,
     return mon;
 }
 
+void monitor_remove(Monitor *mon)
+{
+    if (!g_slist_find(monitors, mon)) {
+        return; /* monitor_cleanup_all() was first */
+    }
+    Monitor *previous = monitor_enter(mon);
+    monitors = g_slist_remove(monitors, mon);
+    chardev_detach(mon->chr); /* what is queued stays with the chardev and is sent */
+    monitor_close(mon);
+    mon->dead = true;
+    monitor_leave(mon, previous);
+}
+
 void monitor_cleanup_all(void)
 {
-    GSList *all = g_steal_pointer(&monitors);
-
-    for (GSList *l = all; l; l = l->next) {
-        Monitor *mon = l->data;
-        Monitor *previous = monitor_enter(mon);
-
-        chardev_detach(mon->chr); /* what is queued stays with the chardev and is sent */
-        monitor_close(mon);
-        mon->dead = true;
-        monitor_leave(mon, previous);
+    while (monitors) {
+        monitor_remove(monitors->data);
     }
-    g_slist_free(all);
+    qmp_events_cleanup();
 }
 
 int monitor_get_fd(Monitor *mon, const char *name, GError **errp)

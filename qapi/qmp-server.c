@@ -21,6 +21,7 @@
 #define READ_SIZE   (64u << 10)
 #define OUTPUT_HIGH (256u << 10)
 #define EVENT_LIMIT (1u << 20)
+#define OOB_QUEUE   8 /* requests; as many as QEMU takes */
 
 /* A value from the client, or why it was none. */
 typedef struct QmpRequest {
@@ -294,6 +295,10 @@ static size_t qmp_can_read(Monitor *mon)
 {
     QmpMonitor *m = (QmpMonitor *)mon;
 
+    /* With out-of-band execution a few requests may wait while one behind them is looked for. */
+    if (m->oob) {
+        return g_queue_get_length(&m->requests) < OOB_QUEUE ? READ_SIZE : 0;
+    }
     return g_queue_is_empty(&m->requests) && !output_is_full(m) ? READ_SIZE : 0;
 }
 

@@ -190,8 +190,10 @@ static void complete(Readline *rl)
         if (common > have) {
             insert(rl, words[0] + have, common - have);
         }
-        if (!words[1]) {
+        if (!words[1] && common && !strchr("=/", words[0][common - 1])) {
             insert(rl, " ", 1);
+        } else if (!words[1]) {
+            ; /* the value or the next part of the path follows at once */
         } else if (common <= have) {
             char *list = g_strjoinv("\r\n", words);
             output(rl, "\r\n");

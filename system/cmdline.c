@@ -159,6 +159,54 @@ gboolean cmdline_set(const char *text, GError **errp)
     return TRUE;
 }
 
+/* Groups that -readconfig takes, and what their first word without a key means. */
+static const struct {
+    const char *option, *group, *first;
+} config_groups[] = {
+    {"machine", "machine", "type"},   {"M", "machine", "type"},
+    {"object", "object", "qom-type"}, {"chardev", "chardev", "backend"},
+    {"netdev", "netdev", "type"},     {"device", "device", "driver"},
+    {"mon", "mon", "chardev"},        {"m", "memory", "size"},
+    {"name", "name", "guest"},        {"accel", "accel", "accel"},
+    {"global", "global", "driver"},
+};
+
+/* `[group "id"]` and a line a member.  A value with a quote in it has no spelling there. */
+static void config_section(GString *out, const char *group, json_object *options)
+{
+    const char *id = json_member_string(options, "id");
+
+    g_string_append_printf(out, id ? "[%s \"%s\"]\n" : "[%s]\n", group, id);
+    json_object_object_foreach(options, key, value)
+    {
+        if (strcmp(key, "id")) {
+            g_string_append_printf(out, "  %s = \"%s\"\n", key, json_object_get_string(value));
+        }
+    }
+    g_string_append_c(out, '\n');
+}
+
+char *cmdline_to_config(void)
+{
+    GString *out = g_string_new("# swnic configuration, for -readconfig\n\n");
+
+    for (unsigned i = 0; given && i < given->len; i++) {
+        GivenOption *g = g_ptr_array_index(given, i);
+        for (unsigned j = 0; j < G_N_ELEMENTS(config_groups); j++) {
+            KeyvalOptions opts = {
+                .implied_key = config_groups[j].first, .allow_flags = true, .flat = true};
+            json_object *options = strcmp(g->option->name, config_groups[j].option)
+                                       ? NULL
+                                       : keyval_parse(g->value, &opts, NULL, NULL);
+            if (options) {
+                config_section(out, config_groups[j].group, options);
+                json_object_put(options);
+            }
+        }
+    }
+    return g_string_free(out, FALSE);
+}
+
 void cmdline_print_help(void)
 {
     printf(

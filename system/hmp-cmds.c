@@ -78,6 +78,24 @@ static void hmp_object_add(const char *args, GString *out)
     json_object_put(options);
 }
 
+static void hmp_device_del(const char *args, GString *out)
+{
+    GError *err = NULL;
+
+    if (!device_del(args, &err)) {
+        print_error(out, err);
+    }
+}
+
+static void hmp_object_del(const char *args, GString *out)
+{
+    GError *err = NULL;
+
+    if (!user_object_del(args, &err)) {
+        print_error(out, err);
+    }
+}
+
 void system_register_hmp(void)
 {
     static const HmpCommand commands[] = {
@@ -92,11 +110,16 @@ void system_register_hmp(void)
         {"info virtio-queue-status", "path queue", "show the state of a virtio queue",
          hmp_info_virtio_queue_status},
         {"info virtio-status", "path", "show the state of a virtio device", hmp_info_virtio_status},
-        {"device_add", "driver[,prop=value][,...]", "plug a device", hmp_device_add},
+        {"device_add", "driver[,prop=value][,...]", "plug a device", hmp_device_add,
+         hmp_complete_device_add},
+        {"device_del", "device", "ask for a device to be unplugged", hmp_device_del,
+         hmp_complete_device_id},
         {"object_add", "[qom-type=]type,id=str[,prop=value][,...]", "make an object",
-         hmp_object_add},
+         hmp_object_add, hmp_complete_object_add},
+        {"object_del", "id", "delete an object", hmp_object_del, hmp_complete_object_id},
         {NULL},
     };
 
+    hmp_complete_path_hook = hmp_complete_qom;
     hmp_register(commands);
 }

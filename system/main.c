@@ -36,6 +36,7 @@
 static void register_types(void)
 {
     qom_register_core_types();
+    monitor_object_register_types();
     hw_core_register_types();
     hw_pci_register_types();
     hw_i386_register_types();

@@ -1,12 +1,15 @@
 /* Handlers of options that only set something; what they mean is said in the table of options. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "hw/core/machine.h"
 #include "system.h"
 #include "util/error.h"
+#include "util/fdset.h"
 #include "util/json.h"
 #include "util/log.h"
 
@@ -374,5 +377,48 @@ gboolean opt_readconfig(const char *value, GError **errp)
     }
     ok = ok && section_done(&group, text, errp);
     g_string_free(text, TRUE);
+    return ok;
+}
+
+gboolean opt_writeconfig(const char *value, GError **errp)
+{
+    FILE *file = !strcmp(value, "-") ? stdout : fopen(value, "we");
+
+    if (!file) {
+        return error_set_errno(errp, errno, "cannot write '%s'", value);
+    }
+    g_autofree char *text = cmdline_to_config();
+    bool ok = fputs(text, file) >= 0 && fflush(file) == 0;
+    if (file != stdout) {
+        ok = fclose(file) == 0 && ok;
+    }
+    return ok || error_set_errno(errp, errno, "cannot write '%s'", value);
+}
+
+gboolean opt_add_fd(const char *value, GError **errp)
+{
+    static const KeyvalOptions opts = {.implied_key = "fd", .flat = true};
+    json_object *options = keyval_parse(value, &opts, NULL, errp);
+    const char *fd_text = json_member_string(options, "fd");
+    const char *set_text = json_member_string(options, "set");
+    uint64_t fd, set;
+    gboolean ok = options != NULL;
+
+    if (ok && (!fd_text || !set_text)) {
+        ok = error_set(errp, "expected fd=N,set=ID");
+    }
+    ok = ok && parse_uint64("fd", fd_text, INT32_MAX, &fd, errp) &&
+         parse_uint64("set", set_text, INT32_MAX, &set, errp);
+    if (ok && (fd <= STDERR_FILENO || fcntl((int)fd, F_GETFD) < 0)) {
+        ok = error_set(errp, "fd '%s' is not open in this process, or a standard one", fd_text);
+    }
+    if (ok) {
+        /* A duplicate, so that two options may give the same one. */
+        int64_t id = (int64_t)set;
+        int copy = fcntl((int)fd, F_DUPFD_CLOEXEC, 0);
+        ok = copy >= 0 ? fdset_add(&id, copy, json_member_string(options, "opaque"), errp)
+                       : error_set_errno(errp, errno, "cannot duplicate fd '%s'", fd_text);
+    }
+    json_object_put(options);
     return ok;
 }

@@ -52,6 +52,18 @@ static gboolean opt_help(const char *value, GError **errp)
     exit_early();
 }
 
+/* One line an option, for the manual page and the shell's completion: name, argument, help. */
+static gboolean opt_list_options(const char *value, GError **errp)
+{
+    for (const CmdlineOption *option = cmdline_options; option->name; option++) {
+        if (!option->refusal && (option->help || option->arg)) {
+            printf("%s\t%s\t%s\n", option->name, option->arg ? option->arg : "",
+                   option->help ? option->help : "");
+        }
+    }
+    exit_early();
+}
+
 static gboolean opt_version(const char *value, GError **errp)
 {
     VersionInfo *info = qmp_query_version(errp);
@@ -137,8 +149,9 @@ static gboolean opt_global(const char *value, GError **errp)
 /* Objects that refer to devices or netdevs, or that are referred to by none of them. */
 static bool object_is_late(const char *type)
 {
-    return g_str_has_prefix(type, "filter-") || !strcmp(type, "colo-compare") ||
-           !strcmp(type, "vfio-user-server") || !strcmp(type, "x-vfio-user-server");
+    return g_str_has_prefix(type, "filter-") || g_str_has_prefix(type, "monitor-") ||
+           !strcmp(type, "colo-compare") || !strcmp(type, "vfio-user-server") ||
+           !strcmp(type, "x-vfio-user-server");
 }
 
 static void add_object_type(GType type, void *opaque)
@@ -486,9 +499,10 @@ void options_cleanup(void)
 const CmdlineOption cmdline_options[] = {
     OPTION("help", NULL, "this text", PHASE_SETTINGS, opt_help),
     OPTION("h", NULL, NULL, PHASE_SETTINGS, opt_help),
+    OPTION("x-list-options", NULL, NULL, PHASE_SETTINGS, opt_list_options),
     OPTION("version", NULL, "name and version", PHASE_SETTINGS, opt_version),
-    OPTION("machine", "pc|none[,PROP=VALUE...]", "machine; memory-backend=ID is its RAM",
-           PHASE_SETTINGS, opt_machine),
+    OPTION("machine", "TYPE[,PROP=VALUE...]",
+           "machine: pc, q35, none; memory-backend=ID is its RAM", PHASE_SETTINGS, opt_machine),
     OPTION("M", "MACHINE", "same as -machine", PHASE_SETTINGS, opt_machine),
     OPTION("accel", "qtest|tcg", "qtest: time moves by qtest's clock_step only; tcg: real time",
            PHASE_SETTINGS, opt_accel),
@@ -521,6 +535,11 @@ const CmdlineOption cmdline_options[] = {
            PHASE_SETTINGS, opt_set),
     OPTION("readconfig", "FILE", "reads options from a file of [group \"id\"] sections",
            PHASE_SETTINGS, opt_readconfig),
+    OPTION("writeconfig", "FILE", "writes options that -readconfig reads; - is standard output",
+           PHASE_GLOBALS, opt_writeconfig),
+    OPTION("add-fd", "fd=N,set=ID[,opaque=TEXT]",
+           "puts an inherited file descriptor into the set /dev/fdset/ID", PHASE_SETTINGS,
+           opt_add_fd),
     OPTION("S", NULL, "does not start: cont does", PHASE_SETTINGS, opt_stopped),
     OPTION("name", "NAME", "name of the guest", PHASE_SETTINGS, opt_name),
     OPTION("uuid", "UUID", "UUID of the guest", PHASE_SETTINGS, opt_uuid),
@@ -597,8 +616,6 @@ const CmdlineOption cmdline_options[] = {
     REFUSED("s", NULL, NO_CPU),
     REFUSED("mem-path", "PATH", "use -object memory-backend-file with -machine memory-backend="),
     REFUSED("mem-prealloc", NULL, "use -object memory-backend-...,prealloc=on"),
-    REFUSED("add-fd", "...", "pass numbers with fd=N"),
-    REFUSED("writeconfig", "FILE", "the command line is not written back"),
     REFUSED("runas", "USER", "start it as that user"),
     REFUSED("chroot", "DIRECTORY", "start it there"),
     {NULL},

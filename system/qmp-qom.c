@@ -138,11 +138,12 @@ typedef struct PropertyWalk {
 static void add_type_property(const Property *prop, GType owner, void *opaque)
 {
     PropertyWalk *walk = opaque;
-    json_object *value = prop->info->default_value ? prop->info->default_value(prop) : NULL;
+    json_object *value = property_default_value(prop);
+    g_autofree char *type = property_type_string(prop);
 
     if (!walk->for_devices || !(prop->flags & PROP_F_HIDDEN)) {
         QAPI_LIST_APPEND(walk->tail,
-                         property_info(prop->name, prop->info->type, prop->description, value));
+                         property_info(prop->name, type, prop->description, value));
     }
     json_object_put(value);
 }

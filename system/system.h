@@ -59,6 +59,8 @@ gboolean cmdline_run_phase(Phase phase, GError **errp);
 gboolean cmdline_add(const char *name, const char *value, GError **errp);
 /* -set GROUP.ID.ARG=VALUE. */
 gboolean cmdline_set(const char *text, GError **errp);
+/* The options given so far that have parameters, as a file for -readconfig; g_free. */
+char *cmdline_to_config(void);
 void cmdline_print_help(void);
 void cmdline_cleanup(void);
 
@@ -88,13 +90,23 @@ gboolean opt_trace(const char *value, GError **errp);
 gboolean opt_sandbox(const char *value, GError **errp);
 gboolean opt_readconfig(const char *value, GError **errp);
 gboolean opt_set(const char *value, GError **errp);
+gboolean opt_writeconfig(const char *value, GError **errp);
+gboolean opt_add_fd(const char *value, GError **errp);
 
 /* sandbox.c: "on,spawn=deny,…" */
 gboolean sandbox_check(const char *text, GError **errp);
 gboolean sandbox_enter(const char *text, GError **errp);
 
+/* monitor-object.c */
+void monitor_object_register_types(void);
+
 /* hmp-cmds.c; the others belong to the QMP commands that they print */
 void system_register_hmp(void);
+void hmp_complete_device_add(const char *args, GPtrArray *words);
+void hmp_complete_object_add(const char *args, GPtrArray *words);
+void hmp_complete_device_id(const char *args, GPtrArray *words);
+void hmp_complete_object_id(const char *args, GPtrArray *words);
+void hmp_complete_qom(const char *args, GPtrArray *words);
 void hmp_info_pci(const char *args, GString *out);
 void hmp_info_mtree(const char *args, GString *out);
 void hmp_info_stats(const char *args, GString *out);

@@ -52,9 +52,10 @@ const char *device_resolve_alias(const char *name)
 static gboolean optional_string(json_object *options, const char *key, const char **text,
                                 GError **errp)
 {
-    json_object *value = json_member(options, key);
+    json_object *value = NULL;
+    bool present = json_object_object_get_ex(options, key, &value);
     *text = value ? property_value_text(value) : NULL;
-    if (value && !*text) {
+    if (present && !*text) { /* null is a value too, and no string */
         return error_set(errp, "Invalid parameter type for '%s', expected: string", key);
     }
     return TRUE;

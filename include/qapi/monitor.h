@@ -14,6 +14,9 @@ typedef struct Monitor Monitor;
 
 Monitor *monitor_new_qmp(Chardev *chr, bool pretty, GError **errp);
 Monitor *monitor_new_hmp(Chardev *chr, bool use_readline, GError **errp);
+/* Detaches it from its chardev and frees it, once the command that runs in it has returned.
+ * Nothing happens if that was done already. */
+void monitor_remove(Monitor *mon);
 void monitor_cleanup_all(void); /* sends what is queued, detaches */
 Monitor *monitor_current(void); /* the one whose command is running, or NULL */
 /* The fd that getfd kept under @name, now the caller's; -1 with error. */
@@ -28,6 +31,9 @@ void qmp_emit_event(const char *name, json_object *data);
 typedef void QmpEventFunc(void *opaque, const char *name, json_object *event);
 void qmp_event_listen(QmpEventFunc *fn, void *opaque);
 void qmp_event_unlisten(QmpEventFunc *fn, void *opaque);
+
+/* Forgets events that a rate holds back; at the end, before the main loop goes. */
+void qmp_events_cleanup(void);
 
 /* QMP commands: a table generated from the schema. */
 typedef enum QmpCommandFlags {
@@ -53,7 +59,11 @@ typedef struct HmpCommand {
     const char *help;
     /* @args: the rest of the line, trimmed. Text for the user goes to @out, "\r\n" lines. */
     void (*run)(const char *args, GString *out);
+    /* Words that the last, unfinished word of @args may become; adds to @words.  NULL: none. */
+    void (*complete)(const char *args, GPtrArray *words);
 } HmpCommand;
+/* Completes what qom-get, qom-list and qom-set take; set by who knows the objects. */
+extern void (*hmp_complete_path_hook)(const char *args, GPtrArray *words);
 void hmp_register(const HmpCommand *commands); /* ended by name NULL */
 /* One line; output with CR LF.  An unknown command is text, not an error. */
 char *hmp_execute(const char *line);

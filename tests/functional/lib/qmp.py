@@ -41,7 +41,8 @@ class QmpClient:
         self.closed = asyncio.Event()
 
     @classmethod
-    async def connect(cls, path, negotiate=True, enable=(), reading=True, timeout=10):
+    async def connect(cls, path, negotiate=True, enable=(), reading=True, timeout=10,
+                      alive=None):
         sock = socket.socket(socket.AF_UNIX)
         sock.setblocking(False)
         end = time.monotonic() + timeout
@@ -50,8 +51,8 @@ class QmpClient:
                 await asyncio.get_running_loop().sock_connect(sock, path)
                 break
             except (FileNotFoundError, ConnectionRefusedError):
-                if time.monotonic() > end:
-                    raise
+                if time.monotonic() > end or (alive and alive.poll() is not None):
+                    raise ConnectionError(f"nobody listens at {path}") from None
                 await asyncio.sleep(0.01)
         self = cls(sock)
         if reading:
@@ -60,7 +61,10 @@ class QmpClient:
 
     async def start(self, negotiate=True, enable=()):
         """Takes the greeting and begins to read."""
-        self.greeting = json.loads(await self._read_line())
+        line = await self._read_line()
+        if not line:
+            raise ConnectionError("the emulator closed the connection")
+        self.greeting = json.loads(line)
         assert set(self.greeting) == {"QMP"}, self.greeting
         self._reader = asyncio.create_task(self._read())
         if negotiate:
@@ -180,7 +184,7 @@ class Emulator:
         self.dir = tempfile.TemporaryDirectory(prefix="swnic-qmp-")
         self.paths = [os.path.join(self.dir.name, f"{name}{i}") for i in range(monitors)]
         self.qtest_path = os.path.join(self.dir.name, "qtest")
-        command = [self.binary, "-display", "none"]
+        command = [self.binary, "-display", "none", "-run-with", "exit-with-parent=on"]
         self._listener = None
         if qtest:
             command += ["-accel", "qtest"]
@@ -192,8 +196,9 @@ class Emulator:
             command += ["-qmp", f"unix:{path},server=on,wait=off"]
         self.command = command + list(args)
         self.stderr = tempfile.TemporaryFile()
-        self.process = subprocess.Popen(self.command, stderr=self.stderr, pass_fds=pass_fds,
-                                        stdin=subprocess.DEVNULL)
+        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.DEVNULL, stderr=self.stderr,
+                                        pass_fds=pass_fds)
         self.qtest = None
         if qtest:
             self._listener.settimeout(20)
