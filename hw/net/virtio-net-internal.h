@@ -185,6 +185,7 @@ typedef struct TxHand {
 } TxHand;
 
 typedef struct TxSoft TxSoft;
+typedef struct VirtIONetRsc VirtIONetRsc;
 
 /* When a flush waits a moment for more: see tx_linger(). */
 typedef struct TxLinger {
@@ -254,6 +255,9 @@ struct VirtIONetQueue {
     unsigned rx_unflushed;        /* frames in them */
     VirtIONetQueue *rx_waits_for; /* frames of our back end wait for buffers of this queue */
     VirtIONetRxStats rx_stats;
+    unsigned rx_split_done; /* segments of the frame that our back end has to offer again */
+    VirtIONetRsc *rsc;      /* NULL: not negotiated */
+    bool rsc_stalled;       /* a frame of it waits for buffers */
     VirtIONetCsumStats rx_csum;
     VirtIONetRxGso rx_gso;
     VirtIONetCoal rx_coal;
@@ -305,7 +309,29 @@ typedef struct RxFrame {
     unsigned head_len;
     uint16_t csum_at; /* where @csum is written in the frame; 0: nowhere */
     uint8_t csum[2];
+    bool split; /* waits for a segmentation that the driver does not take */
 } RxFrame;
+
+/* Puts @frame into the driver's buffers, or drops it, which is counted; false: there are none.
+ * @want: frames that will come soon, this one included. */
+bool virtio_net_rx_deliver(VirtIONetQueue *q, RxFrame *frame, unsigned want);
+/* The end of a batch for one queue: publishes, interrupts. */
+void virtio_net_rx_finish(VirtIONetQueue *q);
+/* virtio-net-rx-split.c: a frame with split set, which came to @from, in parts to @q; as deliver.
+ */
+bool virtio_net_rx_split(VirtIONetQueue *from, VirtIONetQueue *q, const RxFrame *frame);
+
+/* virtio-net-rsc.c; in the queue's thread, q->rsc set unless said */
+typedef enum RscResult {
+    RSC_PASS,  /* to be delivered as it is */
+    RSC_TAKEN, /* kept, to become part of a larger frame */
+    RSC_WAIT,  /* there are no buffers for what has to go before it */
+} RscResult;
+RscResult virtio_net_rsc_receive(VirtIONetQueue *q, const RxFrame *frame);
+/* Passes on what is kept; false: there are not enough buffers. */
+bool virtio_net_rsc_resume(VirtIONetQueue *q);
+void virtio_net_rsc_enable(VirtIONetQueue *q, bool on); /* also without */
+void virtio_net_rsc_reset(VirtIONetQueue *q);           /* also without; drops what is kept */
 
 /* virtio-net-rx-header.c: fills frame->hdr but for num_buffers and the hash.  False: the driver
  * cannot have the frame; it is counted. */
