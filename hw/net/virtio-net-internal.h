@@ -82,7 +82,7 @@ typedef struct TxLooks {
     } look[TX_LOOKS];
     bool notified; /* no flush has followed the last notification, which came at notified_ns */
     int64_t notified_ns;
-    int64_t stalled_ns;  /* since when the peer takes nothing; 0: it does */
+    int64_t stalled_ns; /* since when the peer takes nothing; 0: it does */
 } TxLooks;
 
 /* A look at the ring found @available packets that have not left. */
@@ -207,8 +207,7 @@ typedef struct VirtIONetCoal {
     VirtIONetCoalescing params;
     unsigned pending; /* packets since the last interrupt that was due */
     Timer timer;
-    uint64_t *interrupts;
-    uint64_t put_off; /* flushes that did not interrupt at once */
+    uint64_t *interrupts, *coalesced; /* the queue's counters */
 } VirtIONetCoal;
 
 /* Counters beyond those of every device, for DEVICE_STATS (virtio 1.4, 5.1.6.5.10). */
@@ -419,8 +418,8 @@ void virtio_net_ctrl_context(VirtIONet *n, VirtIONetCtrlContext *context);
 
 /* virtio-net-coal.c; init in the main thread, used, stop and reset in the queue's loop, the others
  * in the main thread */
-void virtio_net_coal_init(VirtIONetCoal *c, VirtIONet *n, EventLoop *loop, VirtQueue *vq,
-                          uint64_t *interrupts);
+void virtio_net_coal_init(VirtIONetCoal *c, VirtIONet *n, VirtQueue *vq, uint64_t *interrupts,
+                          uint64_t *coalesced);
 /* @packets were published as used: interrupts now, or later, or not. */
 void virtio_net_coal_used(VirtIONetCoal *c, unsigned packets);
 void virtio_net_coal_stop(VirtIONetCoal *c);

@@ -454,7 +454,8 @@ void virtio_net_rx_handler(VirtIODevice *vdev, VirtQueue *vq)
 void virtio_net_rx_init(VirtIONetQueue *q)
 {
     q->rx_bh = bh_new(q->n->loop, rx_notified, q);
-    virtio_net_coal_init(&q->rx_coal, q->n, q->n->loop, q->rx_vq, &q->rx_stats.interrupts);
+    virtio_net_coal_init(&q->rx_coal, q->n, q->rx_vq, &q->rx_stats.interrupts,
+                         &q->rx_stats.interrupts_coalesced);
 }
 
 void virtio_net_rx_cleanup(VirtIONetQueue *q)
