@@ -39,13 +39,20 @@ static void fail_on(GError *err, const char *what)
     }
 }
 
+static bool in_iothread; /* the queues have a thread of their own */
+
 static MqRig *mq_open(const char *netdev, const char *device, uint64_t features)
 {
     MqRig *m = g_new0(MqRig, 1);
     GError *err = NULL;
     VirtioDriver *virtio;
 
-    m->rig = rig_open(&(RigConfig){.netdev = netdev, .device = device});
+    static const char *const iothread[] = {"-object", "iothread,id=io0", NULL};
+    g_autofree char *threaded = g_strconcat(device, ",iothread=io0", NULL);
+
+    m->rig = rig_open(&(RigConfig){.netdev = netdev,
+                                   .device = in_iothread ? threaded : device,
+                                   .args = in_iothread ? iothread : NULL});
     wire_open(&m->wire, TAP_RIG_IFNAME);
     virtio = m->rig->virtio;
     virtio_driver_negotiate(virtio, features | F(MAC) | F(STATUS), &err);
@@ -312,6 +319,27 @@ static void test_device_stats(void)
     mq_close(m);
 }
 
+typedef struct MqTest {
+    void (*run)(void);
+    bool iothread;
+} MqTest;
+
+static void run_test(const void *opaque)
+{
+    const MqTest *test = opaque;
+
+    in_iothread = test->iothread;
+    test->run();
+}
+
+static void add(const char *path, void (*run)(void), bool iothread)
+{
+    MqTest *test = g_new(MqTest, 1);
+
+    *test = (MqTest){run, iothread};
+    g_test_add_data_func_full(path, test, run_test, g_free);
+}
+
 int main(int argc, char **argv)
 {
     g_autofree char *reason = NULL;
@@ -321,10 +349,14 @@ int main(int argc, char **argv)
         printf("1..0 # SKIP no taps here: %s\n", reason);
         return 0;
     }
-    g_test_add_func("/mq/flows-over-pairs-in-use", test_flows);
-    g_test_add_func("/mq/flow-follows-transmit", test_flow_follows_transmit);
-    g_test_add_func("/mq/rss-and-hash", test_rss);
-    g_test_add_func("/mq/coalescing", test_coalescing);
-    g_test_add_func("/mq/device-stats", test_device_stats);
+    add("/mq/flows-over-pairs-in-use", test_flows, false);
+    add("/mq/flow-follows-transmit", test_flow_follows_transmit, false);
+    add("/mq/rss-and-hash", test_rss, false);
+    add("/mq/coalescing", test_coalescing, false);
+    add("/mq/device-stats", test_device_stats, false);
+    add("/mq/iothread/flows-over-pairs-in-use", test_flows, true);
+    add("/mq/iothread/rss-and-hash", test_rss, true);
+    add("/mq/iothread/coalescing", test_coalescing, true);
+    add("/mq/iothread/device-stats", test_device_stats, true);
     return g_test_run();
 }
