@@ -347,6 +347,27 @@ static void test_no_buffers(void)
     rig_cleanup(&rig);
 }
 
+/* GUEST_OFFLOADS_SET without TSO: what was kept comes before, nothing large after. */
+static void test_offloads_set(void)
+{
+    static const uint8_t csum_only[] = {5, 0, 2, 0, 0, 0, 0, 0, 0, 0};
+    g_autoptr(GPtrArray) frames = segments(&v4);
+    Rig rig;
+
+    rig_init(&rig);
+    rig_start(&rig, "netdev=n0,guest_rsc_ext=on", RSC | F(CTRL_VQ) | F(CTRL_GUEST_OFFLOADS), 256);
+    rig_post(&rig, 100, 2000);
+    receive(&rig, segment(frames, 0));
+    receive(&rig, segment(frames, 1));
+    g_assert_cmpint(rig_command(&rig, csum_only, sizeof(csum_only)), ==, VIRTIO_NET_OK);
+    expect_coalesced(&rig, frames, 0, 2, 0);
+    for (unsigned i = 2; i < 5; i++) {
+        receive(&rig, segment(frames, i));
+        expect_whole(&rig, segment(frames, i));
+    }
+    rig_cleanup(&rig);
+}
+
 static void test_stop_and_reset(void)
 {
     g_autoptr(GPtrArray) frames = segments(&v4);
@@ -600,6 +621,7 @@ int main(int argc, char **argv)
     g_test_add_func("/rsc/many-flows", test_many_flows);
     g_test_add_func("/rsc/duplicate-acknowledgements", test_dup_acks);
     g_test_add_func("/rsc/waits-for-buffers", test_no_buffers);
+    g_test_add_func("/rsc/guest-offloads-set", test_offloads_set);
     g_test_add_func("/rsc/stop-and-reset", test_stop_and_reset);
     g_test_add_func("/split/driver-without-tso", test_split);
     g_test_add_func("/split/waits-for-buffers", test_split_waits);
