@@ -247,7 +247,7 @@ uint64_t csum_add(uint64_t sum, const void *data, size_t size, bool odd)
 }
 
 uint64_t csum_add_iov(uint64_t sum, const struct iovec *iov, unsigned cnt, size_t offset,
-                       size_t bytes)
+                      size_t bytes)
 {
     bool odd = false;
 

@@ -69,7 +69,7 @@ static inline void frame_put32(uint8_t *p, uint32_t value)
  */
 uint64_t csum_add(uint64_t sum, const void *data, size_t size, bool odd);
 uint64_t csum_add_iov(uint64_t sum, const struct iovec *iov, unsigned cnt, size_t offset,
-                       size_t bytes);
+                      size_t bytes);
 /* Of the pseudo-header for @length bytes of transport. */
 uint64_t csum_add_pseudo(const uint8_t *head, const FrameInfo *info, uint32_t length);
 /* To 16 bits, not inverted. */

@@ -52,17 +52,18 @@ void virtio_net_coal_used(VirtIONetCoal *c, unsigned packets)
     if (c->pending >= c->params.max_packets) {
         coal_interrupt(c);
     } else {
-        c->put_off++;
+        ++*c->coalesced;
     }
 }
 
-void virtio_net_coal_init(VirtIONetCoal *c, VirtIONet *n, EventLoop *loop, VirtQueue *vq,
-                          uint64_t *interrupts)
+void virtio_net_coal_init(VirtIONetCoal *c, VirtIONet *n, VirtQueue *vq, uint64_t *interrupts,
+                          uint64_t *coalesced)
 {
     c->vdev = &n->parent_obj;
     c->vq = vq;
     c->interrupts = interrupts;
-    timer_init(&c->timer, loop, CLOCK_VIRTUAL, coal_expired, c);
+    c->coalesced = coalesced;
+    timer_init(&c->timer, n->loop, CLOCK_VIRTUAL, coal_expired, c);
 }
 
 void virtio_net_coal_stop(VirtIONetCoal *c)

@@ -370,7 +370,17 @@ static void send_rx_filter_event(VirtIONet *n)
 
 static void apply_offloads(void *opaque)
 {
-    virtio_net_apply_offloads(opaque);
+    VirtIONet *n = opaque;
+
+    /* Large frames that were made for the driver go before it stops taking any. */
+    for (unsigned i = 0; i < n->present_pairs; i++) {
+        VirtIONetQueue *q = &n->queues[i];
+
+        if (q->rsc && q->running && virtqueue_ready(q->rx_vq)) {
+            virtio_net_rsc_resume(q);
+        }
+    }
+    virtio_net_apply_offloads(n);
 }
 
 /* Makes the device do what n->ctrl says.  False: it cannot. */

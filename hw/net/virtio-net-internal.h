@@ -82,7 +82,7 @@ typedef struct TxLooks {
     } look[TX_LOOKS];
     bool notified; /* no flush has followed the last notification, which came at notified_ns */
     int64_t notified_ns;
-    int64_t stalled_ns;  /* since when the peer takes nothing; 0: it does */
+    int64_t stalled_ns; /* since when the peer takes nothing; 0: it does */
 } TxLooks;
 
 /* A look at the ring found @available packets that have not left. */
@@ -185,6 +185,7 @@ typedef struct TxHand {
 } TxHand;
 
 typedef struct TxSoft TxSoft;
+typedef struct VirtIONetRsc VirtIONetRsc;
 
 /* When a flush waits a moment for more: see tx_linger(). */
 typedef struct TxLinger {
@@ -206,8 +207,7 @@ typedef struct VirtIONetCoal {
     VirtIONetCoalescing params;
     unsigned pending; /* packets since the last interrupt that was due */
     Timer timer;
-    uint64_t *interrupts;
-    uint64_t put_off; /* flushes that did not interrupt at once */
+    uint64_t *interrupts, *coalesced; /* the queue's counters */
 } VirtIONetCoal;
 
 /* Counters beyond those of every device, for DEVICE_STATS (virtio 1.4, 5.1.6.5.10). */
@@ -254,6 +254,9 @@ struct VirtIONetQueue {
     unsigned rx_unflushed;        /* frames in them */
     VirtIONetQueue *rx_waits_for; /* frames of our back end wait for buffers of this queue */
     VirtIONetRxStats rx_stats;
+    unsigned rx_split_done; /* segments of the frame that our back end has to offer again */
+    VirtIONetRsc *rsc;      /* NULL: not negotiated */
+    bool rsc_stalled;       /* a frame of it waits for buffers */
     VirtIONetCsumStats rx_csum;
     VirtIONetRxGso rx_gso;
     VirtIONetCoal rx_coal;
@@ -305,7 +308,29 @@ typedef struct RxFrame {
     unsigned head_len;
     uint16_t csum_at; /* where @csum is written in the frame; 0: nowhere */
     uint8_t csum[2];
+    bool split; /* waits for a segmentation that the driver does not take */
 } RxFrame;
+
+/* Puts @frame into the driver's buffers, or drops it, which is counted; false: there are none.
+ * @want: frames that will come soon, this one included. */
+bool virtio_net_rx_deliver(VirtIONetQueue *q, RxFrame *frame, unsigned want);
+/* The end of a batch for one queue: publishes, interrupts. */
+void virtio_net_rx_finish(VirtIONetQueue *q);
+/* virtio-net-rx-split.c: a frame with split set, which came to @from, in parts to @q; as deliver.
+ */
+bool virtio_net_rx_split(VirtIONetQueue *from, VirtIONetQueue *q, const RxFrame *frame);
+
+/* virtio-net-rsc.c; in the queue's thread, q->rsc set unless said */
+typedef enum RscResult {
+    RSC_PASS,  /* to be delivered as it is */
+    RSC_TAKEN, /* kept, to become part of a larger frame */
+    RSC_WAIT,  /* there are no buffers for what has to go before it */
+} RscResult;
+RscResult virtio_net_rsc_receive(VirtIONetQueue *q, const RxFrame *frame);
+/* Passes on what is kept; false: there are not enough buffers. */
+bool virtio_net_rsc_resume(VirtIONetQueue *q);
+void virtio_net_rsc_enable(VirtIONetQueue *q, bool on); /* also without */
+void virtio_net_rsc_reset(VirtIONetQueue *q);           /* also without; drops what is kept */
 
 /* virtio-net-rx-header.c: fills frame->hdr but for num_buffers and the hash.  False: the driver
  * cannot have the frame; it is counted. */
@@ -393,8 +418,8 @@ void virtio_net_ctrl_context(VirtIONet *n, VirtIONetCtrlContext *context);
 
 /* virtio-net-coal.c; init in the main thread, used, stop and reset in the queue's loop, the others
  * in the main thread */
-void virtio_net_coal_init(VirtIONetCoal *c, VirtIONet *n, EventLoop *loop, VirtQueue *vq,
-                          uint64_t *interrupts);
+void virtio_net_coal_init(VirtIONetCoal *c, VirtIONet *n, VirtQueue *vq, uint64_t *interrupts,
+                          uint64_t *coalesced);
 /* @packets were published as used: interrupts now, or later, or not. */
 void virtio_net_coal_used(VirtIONetCoal *c, unsigned packets);
 void virtio_net_coal_stop(VirtIONetCoal *c);

@@ -122,6 +122,7 @@ static void update_pairs(VirtIONet *n)
 
 typedef struct SteeringChange {
     VirtIONet *n;
+    bool always; /* also if back ends stay attached that should not be */
     bool ok;
 } SteeringChange;
 
@@ -132,7 +133,7 @@ static void install_steering(void *opaque)
     VirtIONetSteering *steering = n->steering;
 
     change->ok = attach_peers(n, n->ctrl.queue_pairs);
-    if (!change->ok) {
+    if (!change->ok && !change->always) {
         return;
     }
     steering->rss = n->ctrl.rss;
@@ -154,7 +155,7 @@ void virtio_net_reset_steering(VirtIONet *n)
     n->ctrl.queue_pairs = 1;
     n->ctrl.rss = (VirtIONetRss){0};
     n->ctrl.hash_tunnels = 0;
-    virtio_net_install_steering(n);
+    event_loop_run_sync(n->loop, install_steering, &(SteeringChange){.n = n, .always = true});
 }
 
 /* --- where a frame goes --- */

@@ -24,7 +24,8 @@ enum {
     CAP_UFO = 1 << 4,
     CAP_USO4 = 1 << 5,
     CAP_USO6 = 1 << 6,
-    CAP_NEVER = 1 << 7, /* of no peer: not in this version */
+    CAP_TUNNEL = 1 << 7,
+    CAP_TUNNEL_CSUM = 1 << 8,
 };
 
 typedef struct NetFeature {
@@ -34,6 +35,7 @@ typedef struct NetFeature {
     VirtioFeatures needs; /* any of them; 0: none */
     const char *needs_property;
     bool soft; /* the device can do it for a peer that cannot (x-soft-offloads) */
+    bool rsc;  /* the same, with guest_rsc_ext=on: large frames are made by the device */
 } NetFeature;
 
 #define F(name)          VIRTIO_FEATURE(VIRTIO_NET_F_##name)
@@ -44,7 +46,7 @@ typedef struct NetFeature {
 /* In an order in which every feature comes after those it needs. */
 static const NetFeature net_features[] = {
     {VIRTIO_NET_F_CSUM, "csum", CAP_CSUM, .soft = true},
-    {VIRTIO_NET_F_GUEST_CSUM, "guest_csum", CAP_CSUM},
+    {VIRTIO_NET_F_GUEST_CSUM, "guest_csum", CAP_CSUM, .rsc = true},
     {VIRTIO_NET_F_GSO, "gso", CAP_TSO4 | CAP_TSO6 | CAP_ECN, NEEDS_CSUM, .soft = true},
     {VIRTIO_NET_F_HOST_TSO4, "host_tso4", CAP_TSO4, NEEDS_CSUM, .soft = true},
     {VIRTIO_NET_F_HOST_TSO6, "host_tso6", CAP_TSO6, NEEDS_CSUM, .soft = true},
@@ -52,8 +54,8 @@ static const NetFeature net_features[] = {
      .soft = true},
     {VIRTIO_NET_F_HOST_UFO, "host_ufo", CAP_UFO, NEEDS_CSUM},
     {VIRTIO_NET_F_HOST_USO, "host_uso", CAP_USO4 | CAP_USO6, NEEDS_CSUM, .soft = true},
-    {VIRTIO_NET_F_GUEST_TSO4, "guest_tso4", CAP_TSO4, NEEDS_GUEST_CSUM},
-    {VIRTIO_NET_F_GUEST_TSO6, "guest_tso6", CAP_TSO6, NEEDS_GUEST_CSUM},
+    {VIRTIO_NET_F_GUEST_TSO4, "guest_tso4", CAP_TSO4, NEEDS_GUEST_CSUM, .rsc = true},
+    {VIRTIO_NET_F_GUEST_TSO6, "guest_tso6", CAP_TSO6, NEEDS_GUEST_CSUM, .rsc = true},
     {VIRTIO_NET_F_GUEST_ECN, "guest_ecn", CAP_ECN, F(GUEST_TSO4) | F(GUEST_TSO6), "guest_tso4"},
     {VIRTIO_NET_F_GUEST_UFO, "guest_ufo", CAP_UFO, NEEDS_GUEST_CSUM},
     {VIRTIO_NET_F_GUEST_USO4, "guest_uso4", CAP_USO4, NEEDS_GUEST_CSUM},
@@ -73,12 +75,15 @@ static const NetFeature net_features[] = {
     {VIRTIO_NET_F_DEVICE_STATS, "device_stats", 0, NEEDS_CTRL_VQ},
     {VIRTIO_NET_F_GUEST_HDRLEN, "guest_hdrlen", 0,
      F(HOST_TSO4) | F(HOST_TSO6) | F(HOST_UFO) | F(HOST_USO), "host_tso4"},
-    /* Refused by name when asked for (virtio-net-props.c). */
-    {VIRTIO_NET_F_RSC_EXT, NULL, CAP_NEVER},
-    {VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO, NULL, CAP_NEVER},
-    {VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO_CSUM, NULL, CAP_NEVER},
-    {VIRTIO_NET_F_HOST_UDP_TUNNEL_GSO, NULL, CAP_NEVER},
-    {VIRTIO_NET_F_HOST_UDP_TUNNEL_GSO_CSUM, NULL, CAP_NEVER},
+    {VIRTIO_NET_F_RSC_EXT, "guest_rsc_ext", 0, F(GUEST_TSO4) | F(GUEST_TSO6), "guest_tso4"},
+    {VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO, "guest_tunnel", CAP_TUNNEL, F(GUEST_TSO4) | F(GUEST_TSO6),
+     "guest_tso4"},
+    {VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO_CSUM, "guest_tunnel_csum", CAP_TUNNEL_CSUM,
+     F(GUEST_UDP_TUNNEL_GSO), "guest_tunnel"},
+    {VIRTIO_NET_F_HOST_UDP_TUNNEL_GSO, "host_tunnel", CAP_TUNNEL, F(HOST_TSO4) | F(HOST_TSO6),
+     "host_tso4"},
+    {VIRTIO_NET_F_HOST_UDP_TUNNEL_GSO_CSUM, "host_tunnel_csum", CAP_TUNNEL_CSUM,
+     F(HOST_UDP_TUNNEL_GSO), "host_tunnel"},
 };
 
 #define NAME(name) [VIRTIO_NET_F_##name] = "VIRTIO_NET_F_" #name
@@ -153,7 +158,15 @@ static unsigned caps_to_bits(const NetCaps *caps)
     }
     return (o->csum ? CAP_CSUM : 0) | (o->tso4 ? CAP_TSO4 : 0) | (o->tso6 ? CAP_TSO6 : 0) |
            (o->ecn ? CAP_ECN : 0) | (o->ufo ? CAP_UFO : 0) | (o->uso4 ? CAP_USO4 : 0) |
-           (o->uso6 ? CAP_USO6 : 0);
+           (o->uso6 ? CAP_USO6 : 0) | (o->tunnel ? CAP_TUNNEL : 0) |
+           (o->tunnel_csum ? CAP_TUNNEL_CSUM : 0);
+}
+
+/* Can a peer that has @have, or the device for it, do what the feature promises? */
+static bool feature_is_possible(const NetFeature *f, VirtioFeatures wanted, unsigned have,
+                                bool soft)
+{
+    return !(f->caps & ~have) || (soft && (f->soft || (f->rsc && wanted & F(RSC_EXT))));
 }
 
 VirtioFeatures virtio_net_mask_features(VirtioFeatures wanted, const NetCaps *caps, bool soft)
@@ -163,7 +176,7 @@ VirtioFeatures virtio_net_mask_features(VirtioFeatures wanted, const NetCaps *ca
     for (unsigned i = 0; i < G_N_ELEMENTS(net_features); i++) {
         const NetFeature *f = &net_features[i];
 
-        if (((f->caps & ~have) && !(soft && f->soft)) || (f->needs && !(wanted & f->needs))) {
+        if (!feature_is_possible(f, wanted, have, soft) || (f->needs && !(wanted & f->needs))) {
             wanted &= ~VIRTIO_FEATURE(f->bit);
         }
     }
@@ -171,11 +184,11 @@ VirtioFeatures virtio_net_mask_features(VirtioFeatures wanted, const NetCaps *ca
 }
 
 /* Why feature @f, asked for by name, cannot be had. */
-static gboolean feature_error(VirtIONet *n, const NetFeature *f, unsigned have, GError **errp)
+static gboolean feature_error(VirtIONet *n, const NetFeature *f, bool possible, GError **errp)
 {
     NetClient *peer = n->nc ? n->nc->peer : NULL;
 
-    if (!(f->caps & ~have) || (f->soft && n->conf.soft_offloads)) {
+    if (possible) {
         return error_set(errp, "%s=on is not possible without %s=on", f->property,
                          f->needs_property);
     }
@@ -203,7 +216,9 @@ VirtioFeatures virtio_net_get_features(VirtIODevice *vdev, VirtioFeatures wanted
 
         if (f->property && (wanted & ~offered & VIRTIO_FEATURE(f->bit)) &&
             property_was_set(OBJECT(n), f->property)) {
-            feature_error(n, f, caps_to_bits(&caps), errp);
+            feature_error(
+                n, f, feature_is_possible(f, wanted, caps_to_bits(&caps), n->conf.soft_offloads),
+                errp);
             break;
         }
     }
@@ -337,6 +352,8 @@ void virtio_net_apply_features(VirtIONet *n, VirtioFeatures features)
     n->ctrl.guest_offloads = virtio_net_guest_offloads(features);
     for (unsigned i = 0; i < n->queue_pairs; i++) {
         apply_header(n->queues[i].nc, n->guest_hdr_len);
+        virtio_net_rsc_enable(&n->queues[i],
+                              n->rsc_ext && features & (F(GUEST_TSO4) | F(GUEST_TSO6)));
     }
     apply_soft(n, features);
     virtio_net_apply_offloads(n);

@@ -64,7 +64,7 @@ const Property virtio_net_props[] = {
     PROP_BOOL("x-soft-offloads", VirtIONet, conf.soft_offloads, true,
               "The device does transmit offloads that the back end cannot"),
     PROP_UINT32("rsc_interval", VirtIONet, conf.rsc_interval_ns, VIRTIO_NET_RSC_INTERVAL_DEFAULT,
-                "Receive coalescing, ns; not in this version"),
+                "Longest that receive coalescing (guest_rsc_ext) keeps a segment, ns"),
 
     FEATURE("csum", VIRTIO_NET_F_CSUM, true, "Transmit checksum offload"),
     FEATURE("guest_csum", VIRTIO_NET_F_GUEST_CSUM, true, "Receive checksum offload"),
@@ -100,15 +100,15 @@ const Property virtio_net_props[] = {
     FEATURE("guest_hdrlen", VIRTIO_NET_F_GUEST_HDRLEN, false,
             "Driver says how long the headers of large frames are"),
     FEATURE("guest_rsc_ext", VIRTIO_NET_F_RSC_EXT, false,
-            "Receive coalescing information; not in this version"),
+            "The device coalesces TCP segments and says so"),
     FEATURE_HIGH("host_tunnel", VIRTIO_NET_F_HOST_UDP_TUNNEL_GSO, true,
-                 "Host takes GSO in UDP tunnels; not in this version"),
+                 "Host takes GSO in UDP tunnels"),
     FEATURE_HIGH("host_tunnel_csum", VIRTIO_NET_F_HOST_UDP_TUNNEL_GSO_CSUM, true,
-                 "Host takes GSO in UDP tunnels with outer checksums; not in this version"),
+                 "Host takes GSO in UDP tunnels with outer checksums"),
     FEATURE_HIGH("guest_tunnel", VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO, true,
-                 "Guest takes GSO in UDP tunnels; not in this version"),
+                 "Guest takes GSO in UDP tunnels"),
     FEATURE_HIGH("guest_tunnel_csum", VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO_CSUM, true,
-                 "Guest takes GSO in UDP tunnels with outer checksums; not in this version"),
+                 "Guest takes GSO in UDP tunnels with outer checksums"),
     HASH("hash-ipv4", 0, "Hash over IPv4 addresses"),
     HASH("hash-tcp4", 1, "Hash over TCPv4 flows"),
     HASH("hash-udp4", 2, "Hash over UDPv4 flows"),
@@ -131,42 +131,12 @@ static gboolean refuse(GError **errp, const char *what)
     return error_set(errp, "%s is not available in this version", what);
 }
 
-/* Switches that ask for a function which is not there. */
-static gboolean check_features(VirtIONet *n, GError **errp)
-{
-    static const struct {
-        const char *property;
-        unsigned bit;
-    } missing[] = {
-        {"guest_rsc_ext", VIRTIO_NET_F_RSC_EXT},
-        {"host_tunnel", VIRTIO_NET_F_HOST_UDP_TUNNEL_GSO},
-        {"host_tunnel_csum", VIRTIO_NET_F_HOST_UDP_TUNNEL_GSO_CSUM},
-        {"guest_tunnel", VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO},
-        {"guest_tunnel_csum", VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO_CSUM},
-    };
-
-    for (unsigned i = 0; i < G_N_ELEMENTS(missing); i++) {
-        unsigned bit = missing[i].bit;
-
-        if (property_was_set(OBJECT(n), missing[i].property) &&
-            n->parent_obj.wanted_features[bit / 64] >> (bit % 64) & 1) {
-            g_autofree char *what = g_strdup_printf("%s=on", missing[i].property);
-
-            return refuse(errp, what);
-        }
-    }
-    return true;
-}
-
 static gboolean check_absent(VirtIONet *n, GError **errp)
 {
     VirtIONetConf *conf = &n->conf;
 
     if (conf->failover) {
         return refuse(errp, "failover=on");
-    }
-    if (conf->rsc_interval_ns != VIRTIO_NET_RSC_INTERVAL_DEFAULT) {
-        return refuse(errp, "rsc_interval, which belongs to guest_rsc_ext=on,");
     }
     return true;
 }
@@ -237,7 +207,7 @@ gboolean virtio_net_check_conf(VirtIONet *n, GError **errp)
     VirtIONetConf *conf = &n->conf;
     uint64_t *wanted = &n->parent_obj.wanted_features[0];
 
-    if (!check_features(n, errp) || !check_absent(n, errp) ||
+    if (!check_absent(n, errp) ||
         !check_queue_size(n, "rx_queue_size", conf->rx_queue_size, errp) ||
         !check_queue_size(n, "tx_queue_size", conf->tx_queue_size, errp) || !check_tx(n, errp) ||
         !check_duplex(n, errp) || !check_mtu(n, errp)) {

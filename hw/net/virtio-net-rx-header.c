@@ -5,8 +5,8 @@
  * A peer was told which offloads the driver takes, but a frame may have been on its way when they
  * changed, or the peer may not care.  A checksum that the driver would not complete is completed
  * here, over the peer's memory, and written where the frame ends up; a frame that waits for a
- * segmentation which the driver does not take is dropped.  Without GUEST_CSUM a driver sees no
- * flags at all.
+ * segmentation which the driver does not take goes to virtio-net-rx-split.c.  Without GUEST_CSUM a
+ * driver sees no flags at all.
  */
 #include <string.h>
 
@@ -14,6 +14,7 @@
 #include "util/iov.h"
 
 #define VLAN_TAG_LEN 4
+#define TUNNEL_TYPES (VIRTIO_NET_HDR_GSO_UDP_TUNNEL_IPV4 | VIRTIO_NET_HDR_GSO_UDP_TUNNEL_IPV6)
 
 static uint16_t get_le16(const uint8_t *p)
 {
@@ -37,8 +38,7 @@ void virtio_net_put_hash(uint8_t *hdr, uint32_t hash, unsigned report)
 static bool gso_is_taken(const NetOffloads *o, uint8_t gso_type)
 {
     bool ecn = gso_type & VIRTIO_NET_HDR_GSO_ECN;
-    bool tunnel =
-        gso_type & (VIRTIO_NET_HDR_GSO_UDP_TUNNEL_IPV4 | VIRTIO_NET_HDR_GSO_UDP_TUNNEL_IPV6);
+    bool tunnel = gso_type & TUNNEL_TYPES;
 
     if ((ecn && !o->ecn) || (tunnel && !o->tunnel)) {
         return false;
@@ -66,7 +66,7 @@ static bool complete_checksum(RxFrame *frame, size_t start, size_t offset)
         return false;
     }
     sum = (uint16_t)~csum_fold(csum_add_iov(0, frame->pkt->iov, frame->pkt->iovcnt,
-                                              frame->skip + start, frame->size - start));
+                                            frame->skip + start, frame->size - start));
     frame->csum_at = (uint16_t)(start + offset);
     frame_put16(frame->csum, sum ? sum : 0xffff); /* 0 means "none" in UDP */
     return true;
@@ -135,7 +135,8 @@ bool virtio_net_rx_header(VirtIONetQueue *q, RxFrame *frame)
         return header_drop(q, NET_DROP_TOO_LONG);
     }
     if (gso_type != VIRTIO_NET_HDR_GSO_NONE && !gso_is_taken(taken, gso_type)) {
-        return header_drop(q, NET_DROP_BAD_HEADER);
+        frame->split = true;
+        return true;
     }
     count_csum(q, flags);
     if (!taken->csum) {
@@ -148,7 +149,7 @@ bool virtio_net_rx_header(VirtIONetQueue *q, RxFrame *frame)
     if (gso_type != VIRTIO_NET_HDR_GSO_NONE) {
         q->rx_gso.packets++;
         q->rx_gso.bytes += frame->size;
-        if (n->rsc_ext) {
+        if (n->rsc_ext && !(gso_type & TUNNEL_TYPES)) {
             put_rsc_info(frame);
         }
     }

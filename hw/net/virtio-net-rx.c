@@ -218,6 +218,7 @@ static bool rx_open(VirtIONetQueue *q, const NetPacket *pkt, RxFrame *frame)
     frame->pkt = pkt;
     frame->skip = peer_hdr;
     frame->csum_at = 0;
+    frame->split = false;
     memset(frame->hdr, 0, sizeof(frame->hdr));
     if (pkt->size > NET_MAX_FRAME) {
         virtio_net_rx_drop(q, NET_DROP_TOO_LONG);
@@ -294,7 +295,7 @@ static void rx_check_generation(VirtIONetQueue *q)
 }
 
 /* The same, waiting for buffers as long as the driver adds some.  False: there are none. */
-static bool rx_deliver(VirtIONetQueue *q, RxFrame *frame, unsigned want)
+bool virtio_net_rx_deliver(VirtIONetQueue *q, RxFrame *frame, unsigned want)
 {
     rx_check_generation(q);
     while (q->running) {
@@ -312,7 +313,7 @@ static bool rx_deliver(VirtIONetQueue *q, RxFrame *frame, unsigned want)
 }
 
 /* The end of a batch for one queue. */
-static void rx_finish(VirtIONetQueue *q)
+void virtio_net_rx_finish(VirtIONetQueue *q)
 {
     if (!q->running) {
         return;
@@ -336,7 +337,20 @@ static bool rx_packet(VirtIONetQueue *q, const NetPacket *pkt, unsigned want,
     if (q->n->steering->rss.redirect) {
         want = 1 + want / q->n->present_pairs;
     }
-    return !*target || rx_deliver(*target, &frame, want);
+    if (!*target) {
+        return true;
+    }
+    if (frame.split) {
+        return virtio_net_rx_split(q, *target, &frame);
+    }
+    if ((*target)->rsc) {
+        RscResult result = virtio_net_rsc_receive(*target, &frame);
+
+        if (result != RSC_PASS) {
+            return result == RSC_TAKEN;
+        }
+    }
+    return virtio_net_rx_deliver(*target, &frame, want);
 }
 
 unsigned virtio_net_receive_batch(NetClient *nc, NetPacket *pkts, unsigned n)
@@ -371,7 +385,7 @@ unsigned virtio_net_receive_batch(NetClient *nc, NetPacket *pkts, unsigned n)
         unsigned index = (unsigned)__builtin_ctzll(touched);
 
         touched &= touched - 1;
-        rx_finish(&net->queues[index]);
+        virtio_net_rx_finish(&net->queues[index]);
     }
     return taken;
 }
@@ -400,6 +414,9 @@ static void rx_resume(VirtIONetQueue *q)
 {
     VirtIONet *n = q->n;
 
+    if (q->rsc_stalled && !virtio_net_rsc_resume(q)) {
+        return;
+    }
     for (unsigned i = 0; n->steering->rss.redirect && i < n->present_pairs; i++) {
         VirtIONetQueue *other = &n->queues[i];
 
@@ -437,12 +454,14 @@ void virtio_net_rx_handler(VirtIODevice *vdev, VirtQueue *vq)
 void virtio_net_rx_init(VirtIONetQueue *q)
 {
     q->rx_bh = bh_new(q->n->loop, rx_notified, q);
-    virtio_net_coal_init(&q->rx_coal, q->n, q->n->loop, q->rx_vq, &q->rx_stats.interrupts);
+    virtio_net_coal_init(&q->rx_coal, q->n, q->rx_vq, &q->rx_stats.interrupts,
+                         &q->rx_stats.interrupts_coalesced);
 }
 
 void virtio_net_rx_cleanup(VirtIONetQueue *q)
 {
     virtio_net_coal_reset(&q->rx_coal);
+    virtio_net_rsc_enable(q, false);
     bh_delete(q->rx_bh);
 }
 
@@ -465,6 +484,8 @@ void virtio_net_rx_reset(VirtIONetQueue *q)
 {
     bh_cancel(q->rx_bh);
     virtio_net_coal_reset(&q->rx_coal);
+    virtio_net_rsc_reset(q);
+    q->rx_split_done = 0;
     q->rx_hand.count = 0;
     q->rx_filled = q->rx_unflushed = 0;
     q->rx_waits_for = NULL;

@@ -513,7 +513,8 @@ void virtio_net_tx_init(VirtIONetQueue *q)
     TxSettings set = tx_settings(q->n);
 
     q->tx_bounce = g_malloc(NET_MAX_FRAME);
-    virtio_net_coal_init(&q->tx_coal, q->n, q->n->loop, q->tx_vq, &q->tx_stats.interrupts);
+    virtio_net_coal_init(&q->tx_coal, q->n, q->tx_vq, &q->tx_stats.interrupts,
+                         &q->tx_stats.interrupts_coalesced);
     q->tx_bh = bh_new(q->n->loop, tx_notified, q);
     q->writable_bh = bh_new(q->n->loop, tx_writable, q);
     tx_scheduler_init(&q->tx, q->n->loop, &set, &tx_engine, q);

@@ -92,6 +92,11 @@ static void pairs_stop(void *opaque)
     VirtIONet *n = opaque;
 
     for (unsigned i = 0; i < n->present_pairs; i++) {
+        if (n->queues[i].rsc && virtqueue_ready(n->queues[i].rx_vq)) {
+            virtio_net_rsc_resume(&n->queues[i]); /* what is not kept cannot be lost */
+        }
+    }
+    for (unsigned i = 0; i < n->present_pairs; i++) {
         n->queues[i].running = false;
         virtio_net_tx_stop(&n->queues[i]);
         virtio_net_rx_stop(&n->queues[i]);

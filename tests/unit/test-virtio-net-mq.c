@@ -634,6 +634,7 @@ static void test_coal_rx(void)
     g_assert_true(rig_receive_frame(&rig, 1, frame, sizeof(frame)));
     g_assert_cmpint(rig.interrupts[2], ==, 0); /* queues count by themselves */
     g_assert_cmpint(rig.n->queues[0].rx_stats.interrupts, ==, 3);
+    g_assert_cmpint(rig.n->queues[0].rx_stats.interrupts_coalesced, ==, 5); /* 1 2, 4 5, 7 */
     rig_cleanup(&rig);
 }
 
