@@ -23,7 +23,7 @@ from lab import cells, report, rig, verdict  # noqa: E402
 from lab.workloads import WORKLOADS, measure, summary  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-QUICK = {"rounds": 9, "ms": 150}
+QUICK = {"rounds": 7, "ms": 150}
 FULL = {"rounds": 11, "ms": 500}
 SETTLE_MS = 40  # a short run of each cell first: caches, congestion windows
 OVERHEAD_S = 0.09  # of a run, beyond its time
