@@ -31,9 +31,13 @@ GENERATIONS = 3  # times that the benches of an experiment are made anew
 
 
 def find_qemus(commands):
-    """[(name, command)]: those named, else Debian's."""
+    """[(name, command)]: those named, else Debian's, and forky's where its root is unpacked."""
     if commands is None:
         commands = ["qemu-system-x86_64"] if shutil.which("qemu-system-x86_64") else []
+        root = os.path.join(ROOT, "build", "roots", "forky")
+        if os.path.exists(os.path.join(root, "usr/bin/qemu-system-x86_64")):
+            commands.append(f"{ROOT}/scripts/run-in-root.sh {root} qemu-system-x86_64"
+                            f" -L {root}/usr/share/qemu -L {root}/usr/share/seabios")
     found = []
     for command in commands:
         result = subprocess.run(command.split() + ["-version"], capture_output=True, text=True)
