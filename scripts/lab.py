@@ -23,16 +23,21 @@ from lab import cells, report, rig, verdict  # noqa: E402
 from lab.workloads import WORKLOADS, measure, summary  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-QUICK = {"rounds": 9, "ms": 150}
+QUICK = {"rounds": 7, "ms": 150}
 FULL = {"rounds": 11, "ms": 500}
 SETTLE_MS = 40  # a short run of each cell first: caches, congestion windows
 OVERHEAD_S = 0.09  # of a run, beyond its time
+GENERATIONS = 3  # times that the benches of an experiment are made anew
 
 
 def find_qemus(commands):
-    """[(name, command)]: those named, else Debian's."""
+    """[(name, command)]: those named, else Debian's, and forky's where its root is unpacked."""
     if commands is None:
         commands = ["qemu-system-x86_64"] if shutil.which("qemu-system-x86_64") else []
+        root = os.path.join(ROOT, "build", "roots", "forky")
+        if os.path.exists(os.path.join(root, "usr/bin/qemu-system-x86_64")):
+            commands.append(f"{ROOT}/scripts/run-in-root.sh {root} qemu-system-x86_64"
+                            f" -L {root}/usr/share/qemu -L {root}/usr/share/seabios")
     found = []
     for command in commands:
         result = subprocess.run(command.split() + ["-version"], capture_output=True, text=True)
@@ -95,9 +100,11 @@ class Progress:
     """One line on the terminal: what runs, and how long it will take still."""
 
     def __init__(self, cells_total, args):
-        self.runs = cells_total * (args.rounds + 1)
+        generations = min(GENERATIONS, args.rounds)
+        self.runs = cells_total * (args.rounds + generations)
         self.seconds = cells_total * (
-            args.rounds * (args.ms / 1e3 + OVERHEAD_S) + SETTLE_MS / 1e3 + OVERHEAD_S
+            args.rounds * (args.ms / 1e3 + OVERHEAD_S)
+            + generations * (SETTLE_MS / 1e3 + OVERHEAD_S)
         )
         self.done = 0
         self.begin = time.monotonic()
@@ -118,37 +125,55 @@ class Progress:
             sys.stderr.write("\r" + " " * 100 + "\r")
 
 
-def run_experiment(experiment, workloads, arms, args, progress):
-    """{workload: {arm: [sample of each round]}}"""
-    benches, samples = {}, {}
+def start_benches(arms, args):
+    benches = {}
     try:
         for arm in arms:
             key = json.dumps(arm.config, sort_keys=True)
             if key not in benches:
-                progress.clear()
                 benches[key] = rig.Bench(args.build, arm.config)
             arm.bench = benches[key]
-        for name in workloads:
-            samples[name] = run_cells(experiment, WORKLOADS[name], arms, args, progress)
-            print_cells(experiment, WORKLOADS[name], samples[name], progress)
-    finally:
-        for bench in benches.values():
-            bench.close()
+    except BaseException:
+        stop_benches(benches)
+        raise
+    return benches
+
+
+def stop_benches(benches):
+    for bench in benches.values():
+        bench.close()
+
+
+def run_experiment(experiment, workloads, arms, args, progress):
+    """{workload: {arm: [sample of each round]}}"""
+    samples = {name: {arm.name: [] for arm in arms} for name in workloads}
+    generations = min(GENERATIONS, args.rounds)
+    for generation in range(generations):
+        first, end = (args.rounds * g // generations for g in (generation, generation + 1))
+        benches = start_benches(arms, args)
+        try:
+            for name in workloads:
+                for i in range(first - 1, end):
+                    warm_up = i < first
+                    found = run_round(experiment, WORKLOADS[name], arms, i, warm_up, args, progress)
+                    for arm, sample in found.items():
+                        if not warm_up:
+                            samples[name][arm].append({**sample, "generation": generation})
+        finally:
+            stop_benches(benches)
+    for name in workloads:
+        print_cells(experiment, WORKLOADS[name], samples[name], progress)
     return samples
 
 
-def run_cells(experiment, workload, arms, args, progress):
-    found = {arm.name: [] for arm in arms}
-    for i in range(-1, args.rounds):
-        # Each arm is first, last and in between equally often.
-        turn = (i + 1) % len(arms)
-        for arm in arms[turn:] + arms[:turn]:
-            progress.step(f"{experiment.name}/{workload.name}/{arm.name}")
-            if arm.settings:
-                arm.bench.set(**arm.settings)
-            sample = measure(arm.bench, workload, args.ms if i >= 0 else SETTLE_MS)
-            if i >= 0:
-                found[arm.name].append(sample)
+def run_round(experiment, workload, arms, i, warm_up, args, progress):
+    # Each arm is first, last and in between equally often.
+    turn, found = (i + 1) % len(arms), {}
+    for arm in arms[turn:] + arms[:turn]:
+        progress.step(f"{experiment.name}/{workload.name}/{arm.name}")
+        if arm.settings:
+            arm.bench.set(**arm.settings)
+        found[arm.name] = measure(arm.bench, workload, SETTLE_MS if warm_up else args.ms)
     return found
 
 

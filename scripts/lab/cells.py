@@ -79,6 +79,11 @@ def driver():
                    quick_workloads=("udp1472-in",)),
         Experiment("kicks", "Event index, and notifications put off by the driver", ("rr100",),
                    wakeups),
+        Experiment("coalescing", "Interrupts coalesced by the device", ("rr1", "rr100", "udp64-in"),
+                   [Arm("off", guest(device="notf_coal=on"))]
+                   + [Arm(f"{n}-in-{us}us", guest("--coal-packets", n, "--coal-us", us,
+                                                  device="notf_coal=on"))
+                      for n, us in ((8, 50), (32, 200))], quick=False),
         Experiment("ring", "Entries of the rings", ("tcp-out", "tcp-in", "udp64-out", "rr100"),
                    rings, quick=False),
         Experiment("cleanup", "Used transmit buffers taken back late or at once",

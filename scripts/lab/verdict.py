@@ -2,7 +2,8 @@
 
 Runs of two arms in one round are a pair: the machine was in about the same state for both.  Of the
 pairs' ratios the median counts; its interval comes from drawing pairs again, with replacement
-(bootstrap, 95 %).  A goal is met or missed when the whole interval lies on that side of it, else it
+(bootstrap, 95 %): first generations of benches, then pairs of each, because runs on one bench have
+more in common (where its memory lies, say) than runs on two.  A goal is met or missed when the whole interval lies on that side of it, else it
 is not resolved.
 """
 import random
@@ -13,27 +14,38 @@ MET, MISSED, OPEN = "met", "missed", "not resolved"
 
 
 def interval(values, statistic=statistics.median):
-    """(statistic, low, high); None without values."""
-    values = [v for v in values if v is not None and v == v]
-    if not values:
+    """(statistic, low, high) of [(generation, value)]; None without values."""
+    groups = {}
+    for generation, value in values:
+        groups.setdefault(generation, []).append(value)
+    groups = list(groups.values())
+    if not groups:
         return None
     chance = random.Random(1)
-    drawn = sorted(statistic(chance.choices(values, k=len(values))) for _ in range(DRAWS))
-    return statistic(values), drawn[int(DRAWS * 0.025)], drawn[int(DRAWS * 0.975) - 1]
+
+    def draw():
+        drawn = []
+        for group in chance.choices(groups, k=len(groups)):
+            drawn += chance.choices(group, k=len(group))
+        return statistic(drawn)
+
+    draws = sorted(draw() for _ in range(DRAWS))
+    found = statistic([value for group in groups for value in group])
+    return found, draws[int(DRAWS * 0.025)], draws[int(DRAWS * 0.975) - 1]
 
 
 def pairs(samples, arm, other, key="value"):
-    """[(arm's, other's)] of the rounds in which both ran."""
+    """[(generation, arm's, other's)] of the rounds in which both ran."""
     found = []
     for mine, theirs in zip(samples.get(arm, []), samples.get(other, [])):
         if mine and theirs and mine.get(key) and theirs.get(key):
             if mine[key] == mine[key] and theirs[key] == theirs[key]:
-                found.append((mine[key], theirs[key]))
+                found.append((mine["generation"], mine[key], theirs[key]))
     return found
 
 
 def ratios(samples, arm, other, key="value"):
-    return [a / b for a, b in pairs(samples, arm, other, key)]
+    return [(generation, a / b) for generation, a, b in pairs(samples, arm, other, key)]
 
 
 class Verdict:
@@ -42,7 +54,7 @@ class Verdict:
         self.goal, self.what, self.found = goal, what, found
         self.bound = low if low is not None else high
         self.at_least = low is not None
-        if not found or len([v for v in found if v == v]) < 3:
+        if not found:
             self.result = OPEN
         elif self.at_least:
             self.result = MET if found[1] >= low else MISSED if found[2] < low else OPEN
@@ -88,7 +100,8 @@ def judge_policies(samples, workloads):
     for name in ("rr1", "ping"):
         arms = samples.get(name, {})
         removed = [
-            (timer["rtt_us"] - adaptive["rtt_us"]) / (timer["rtt_us"] - bh["rtt_us"])
+            (bh["generation"],
+             (timer["rtt_us"] - adaptive["rtt_us"]) / (timer["rtt_us"] - bh["rtt_us"]))
             for timer, bh, adaptive in zip(*(arms.get(a, []) for a in ("timer-150", "bh", "adaptive")))
             if timer and bh and adaptive and all(s["rtt_us"] for s in (timer, bh, adaptive))
             and timer["rtt_us"] != bh["rtt_us"]
@@ -140,7 +153,7 @@ def _judge_emulator(other, samples, workloads):
         verdicts.append(Verdict(f"no cell slower than {other}", workload, found, low=1.0))
         if found:
             medians.append(found[0])
-    if medians:
+    if len(medians) >= 5:
         verdicts.append(Verdict(f"median cell against {other}", f"{len(medians)} cells",
-                                interval(medians), low=1.3))
+                                interval(list(enumerate(medians))), low=1.3))
     return verdicts  # fmt: skip

@@ -170,12 +170,18 @@ def test_nothing_left(bench):
 
 
 def test_verdicts(_bench):
-    fast = [{"value": v} for v in (10, 11, 12, 10.5, 11.5, 30, 11)]
-    slow = [{"value": v} for v in (5, 5.5, 6, 5, 6, 14, 5.5)]
+    def runs(*values):
+        return [{"value": v, "generation": i % 3} for i, v in enumerate(values)]
+
+    fast = runs(10, 11, 12, 10.5, 11.5, 30, 11)
+    slow = runs(5, 5.5, 6, 5, 6, 14, 5.5)
     found = verdict.interval(verdict.ratios({"a": fast, "b": slow}, "a", "b"))
     expect(1.9 < found[0] < 2.2 and found[1] <= found[0] <= found[2], found)
     for bound, result in ((1.5, verdict.MET), (3, verdict.MISSED), (2.05, verdict.OPEN)):
         expect(verdict.Verdict("", "", found, low=bound).result == result, (found, bound))
+    # One bench that is slow throughout says little about all.
+    apart = verdict.interval([(i // 5, 1.0 if i < 10 else 0.6) for i in range(15)])
+    expect(apart[1] <= 0.6 and apart[2] >= 1.0, apart)
     expect(verdict.Verdict("", "", found, high=3).result == verdict.MET, found)
     expect(verdict.Verdict("", "", None, low=1).result == verdict.OPEN, "without figures")
 

@@ -275,6 +275,35 @@ static void test_by_name(void)
     rig_free(rig);
 }
 
+/* Readers and settings meet a queue that runs in a thread of its own. */
+static void test_iothread(void)
+{
+    static const char *const args[] = {"-object", "iothread,id=io0", NULL};
+    static const char *const policies[] = {"\"adaptive\"", "\"timer\"", "\"bh\"",
+                                           "\"flush-first\""};
+    Rig *rig = rig_new(&(RigConfig){.device = "id=nic0,iothread=io0,tx=adaptive,x-txtimer=20000",
+                                    .args = args,
+                                    .tx_size = 256});
+
+    for (unsigned i = 0; i < 240; i++) {
+        json_object *all;
+
+        send_frame(rig, i);
+        if (i % 8 == 0) {
+            set(rig, "tx", policies[i / 8 % G_N_ELEMENTS(policies)]);
+        }
+        stats(rig, &all);
+        json_object_put(all);
+        step(rig, 3000);
+    }
+    step(rig, 100000);
+    g_assert_true(ring_wait_used(rig, rig->tx, 240, RIG_TIMEOUT_MS));
+    for (unsigned i = 0; i < 240; i++) {
+        expect_frame(rig, i);
+    }
+    rig_free(rig);
+}
+
 /* The same counters in the general interface. */
 static void test_query_stats(void)
 {
@@ -335,6 +364,7 @@ int main(int argc, char **argv)
     g_test_add_func("/virtio-net-adaptive/settings-change-under-traffic", test_settings_change);
     g_test_add_func("/virtio-net-adaptive/settings-take-effect", test_settings_take_effect);
     g_test_add_func("/virtio-net-adaptive/bad-settings-are-refused", test_bad_settings);
+    g_test_add_func("/virtio-net-adaptive/in-an-iothread", test_iothread);
     g_test_add_func("/virtio-net-stats/waits", test_waits);
     g_test_add_func("/virtio-net-stats/by-name", test_by_name);
     g_test_add_func("/virtio-net-stats/query-stats", test_query_stats);
