@@ -44,7 +44,7 @@ typedef struct VirtIONetTxStats {
     uint64_t spurious;      /* notifications that came while they were off */
     uint64_t empty;         /* notifications that found nothing */
     uint64_t interrupts;
-    uint64_t interrupts_coalesced; /* put off; filled in by virtio_net_snapshot_stats() */
+    uint64_t interrupts_coalesced; /* put off by coalescing */
     uint64_t packets, bytes;       /* taken by the peer; frames without their header */
     uint64_t batches;              /* used-index stores */
     uint64_t bursts;               /* flushes that ended at x-txburst */

@@ -145,8 +145,6 @@ static void snapshot(void *opaque)
         .adaptive = q->tx.adaptive,
         .time_ns = clock_get_ns(CLOCK_VIRTUAL),
     };
-    s->stats->tx.interrupts_coalesced = q->tx_coal.put_off;
-    s->stats->rx.interrupts_coalesced = q->rx_coal.put_off;
     if (stalled_ns) {
         uint64_t so_far = (uint64_t)(s->stats->time_ns - stalled_ns);
 
