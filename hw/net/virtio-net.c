@@ -452,6 +452,7 @@ static void virtio_net_class_init(VirtIONetClass *klass)
     oc->description = "Virtio network device";
     qom_class_set_props(klass, virtio_net_props);
     dc->category = CATEGORY_NETWORK;
+    dc->vmsd = &vmstate_virtio_net;
     vdc->device_id = VIRTIO_ID_NET;
     vdc->legacy_features = VIRTIO_FEATURE(VIRTIO_NET_F_GSO);
     /* Drivers that accept everything, offered or not, predate all but these. */
