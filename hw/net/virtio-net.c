@@ -135,6 +135,7 @@ static void net_reset(VirtIODevice *vdev)
     bh_cancel(n->ctrl_bh);
     n->ctrl.announce = false;
     rx_filter_reset(&n->ctrl.filter, n->conf.mac);
+    rx_filter_set_all_vlans(&n->ctrl.filter, true); /* until CTRL_VLAN is negotiated */
     virtio_net_install_filter(n);
     virtio_net_update_info(n);
     event_loop_run_sync(n->loop, pairs_reset, n);

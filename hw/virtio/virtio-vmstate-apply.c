@@ -38,6 +38,7 @@ void virtio_saved_prepare(VirtioSaved *s, VirtIODevice *vdev)
     for (unsigned i = 0; i < VIRTIO_QUEUE_MAX; i++) {
         s->queues[i].has_vector = s->has_msix;
         s->queues[i].vector = VIRTIO_NO_VECTOR;
+        s->queues[i].last_avail_wrap = s->queues[i].used_wrap = true; /* as after reset */
     }
 }
 
