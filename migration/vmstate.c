@@ -364,21 +364,20 @@ static void load_state(VmReader *r, const VMStateDescription *vmsd, int version,
     g_autofree void *view = vmsd->state_size ? state_new(vmsd) : NULL;
     GError *err = NULL;
 
-    if (!view) {
-        load_fields(r, vmsd, version, state);
-        return;
+    if (view) {
+        state = view;
+        if (vmsd->prepare) {
+            vmsd->prepare(view, view_parent);
+        }
     }
-    if (vmsd->prepare) {
-        vmsd->prepare(view, view_parent);
-    }
-    load_fields(r, vmsd, version, view);
+    load_fields(r, vmsd, version, state);
     if (vm_reader_failed(r)) {
         return;
     }
-    if (vmsd->check && !vmsd->check(view, view_parent, &err)) {
+    if (vmsd->check && !vmsd->check(state, view_parent, &err)) {
         fail_with(r, err);
     } else if (vmsd->apply) {
-        vmsd->apply(view, view_parent);
+        vmsd->apply(state, view_parent);
     }
 }
 

@@ -29,11 +29,6 @@ static void bridge_fill(void *state, void *opaque)
     pci_saved_fill(&((BridgeSaved *)state)->pci, PCI_DEVICE(opaque));
 }
 
-static gboolean bridge_check(void *state, void *opaque, GError **errp)
-{
-    return pci_saved_check(&((BridgeSaved *)state)->pci, PCI_DEVICE(opaque), errp);
-}
-
 static void bridge_apply(void *state, void *opaque)
 {
     pci_saved_apply(&((BridgeSaved *)state)->pci, PCI_DEVICE(opaque));
@@ -52,7 +47,6 @@ const VMStateDescription vmstate_i440fx = {
     .state_size = sizeof(BridgeSaved),
     .prepare = bridge_prepare,
     .fill = bridge_fill,
-    .check = bridge_check,
     .apply = bridge_apply,
     .fields =
         (const VMStateField[]){
@@ -69,7 +63,6 @@ const VMStateDescription vmstate_piix3 = {
     .state_size = sizeof(BridgeSaved),
     .prepare = bridge_prepare,
     .fill = bridge_fill,
-    .check = bridge_check,
     .apply = bridge_apply,
     .fields =
         (const VMStateField[]){

@@ -10,10 +10,39 @@
 
 #define PCI_SAVED_VERSION 2
 
+/* Bits of byte @at that a saved state must agree on. */
+static uint8_t must_match(const PCIDevice *dev, unsigned at)
+{
+    uint8_t fixed = (uint8_t) ~(dev->wmask[at] | dev->w1cmask[at]);
+
+    if (at >= PCI_STD_HEADER_SIZEOF || at == PCI_STATUS || at == PCI_STATUS + 1) {
+        return dev->cmask[at] & fixed;
+    }
+    return fixed;
+}
+
+/* Checked as soon as it is read: what follows in the stream depends on it. */
+static gboolean pci_saved_check(void *state, void *parent, GError **errp)
+{
+    const PciSaved *s = state;
+    const PCIDevice *dev = s->device;
+
+    for (unsigned i = 0; i < dev->config_size; i++) {
+        if ((s->config[i] ^ dev->config[i]) & must_match(dev, i)) {
+            return error_set(errp,
+                             "PCI configuration byte 0x%02x is 0x%02x, 0x%02x here (bits 0x%02x "
+                             "must be equal)",
+                             i, s->config[i], dev->config[i], must_match(dev, i));
+        }
+    }
+    return TRUE;
+}
+
 const VMStateDescription vmstate_pci_device = {
     .name = "PCIDevice",
     .version = PCI_SAVED_VERSION,
     .minimum_version = 1,
+    .check = pci_saved_check,
     .fields =
         (const VMStateField[]){
             VMS_INT32(PciSaved, version_id, .max = PCI_SAVED_VERSION),
@@ -37,6 +66,7 @@ const VMStateDescription vmstate_msix = {
 
 void pci_saved_prepare(PciSaved *s, const PCIDevice *dev)
 {
+    s->device = dev;
     s->config_size = dev->config_size;
 }
 
@@ -51,30 +81,6 @@ void pci_saved_fill(PciSaved *s, PCIDevice *dev)
     if (pin >= 1 && pin <= 4) {
         s->irq_state[pin - 1] = dev->irq_level;
     }
-}
-
-/* Bits of byte @at that a saved state must agree on. */
-static uint8_t must_match(const PCIDevice *dev, unsigned at)
-{
-    uint8_t fixed = (uint8_t) ~(dev->wmask[at] | dev->w1cmask[at]);
-
-    if (at >= PCI_STD_HEADER_SIZEOF || at == PCI_STATUS || at == PCI_STATUS + 1) {
-        return dev->cmask[at] & fixed;
-    }
-    return fixed;
-}
-
-gboolean pci_saved_check(const PciSaved *s, const PCIDevice *dev, GError **errp)
-{
-    for (unsigned i = 0; i < dev->config_size; i++) {
-        if ((s->config[i] ^ dev->config[i]) & must_match(dev, i)) {
-            return error_set(errp,
-                             "PCI configuration byte 0x%02x is 0x%02x, 0x%02x here (bits 0x%02x "
-                             "must be equal)",
-                             i, s->config[i], dev->config[i], must_match(dev, i));
-        }
-    }
-    return TRUE;
 }
 
 void pci_saved_apply(const PciSaved *s, PCIDevice *dev)

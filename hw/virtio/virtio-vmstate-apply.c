@@ -231,9 +231,6 @@ gboolean virtio_saved_check(VirtioSaved *s, VirtIODevice *vdev, GError **errp)
     VirtioFeatures features = virtio_saved_features(s);
     VirtioFeatures lacking = features & ~vdev->host_features;
 
-    if (!pci_saved_check(&s->pci, &proxy_of(vdev)->pci, errp)) {
-        return FALSE;
-    }
     if (s->device_endian != DEVICE_ENDIAN_LITTLE) {
         return error_set(errp, "device_endian %u, only little-endian (%u) is possible here",
                          s->device_endian, DEVICE_ENDIAN_LITTLE);

@@ -6,8 +6,8 @@
  * fill() takes it from the device before saving.  Loading reads into one that prepare() made, so
  * that a bad stream has touched nothing of the device; check() then compares it with the device,
  * and apply(), which cannot fail, puts it there.  For a root that is at the end of the whole
- * stream, guest memory being in place; for a view inside, when the view has been read, and its
- * parent is the state around it.
+ * stream, guest memory being in place; for a view or sub-structure inside, when it has been read,
+ * and its parent is the state around it.
  *
  * Numbers are big-endian in the stream.  Sub-structures are written without a header; subsections
  * have one, are there only when needed, and may come in any order.

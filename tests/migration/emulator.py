@@ -68,7 +68,7 @@ class Emulator:
     def __init__(self, command, *args, device="", netdev=True, incoming=None, accel="tcg"):
         """@command: list; @incoming: as -incoming takes it; @accel: qtest is ours only."""
         self.folder = tempfile.TemporaryDirectory(prefix="swnic-mig-")
-        self.events = []
+        self.events, self.ended = [], None
         qtest, qmp = self.path("qtest"), self.path("qmp")
         self.qtest, self.qmp = Channel(qtest), Channel(qmp)
         net, self.accel = [], accel
@@ -143,6 +143,8 @@ class Emulator:
 
     def close(self):
         """Ends it; (exit status, standard error)."""
+        if self.ended:
+            return self.ended
         if self.process.poll() is None:
             try:
                 self.qmp.send('{"execute": "quit"}')
@@ -160,7 +162,8 @@ class Emulator:
                 s.close()
         self.process.stderr.close()
         self.folder.cleanup()
-        return status, text
+        self.ended = (status, text)
+        return self.ended
 
     def __enter__(self):
         return self

@@ -11,6 +11,7 @@
 #define MSIX_VECTORS_MAX 2048
 
 typedef struct PciSaved {
+    const PCIDevice *device; /* that it is to be loaded into; not in the stream */
     int32_t version_id;
     uint32_t config_size; /* not in the stream */
     uint8_t config[PCIE_CONFIG_SIZE];
@@ -23,13 +24,12 @@ typedef struct MsixSaved {
     uint8_t pba[MSIX_VECTORS_MAX / 8];
 } MsixSaved;
 
-extern const VMStateDescription vmstate_pci_device; /* over a PciSaved */
+/* Over a PciSaved.  Bytes that the guest cannot write must be what they are in @device. */
+extern const VMStateDescription vmstate_pci_device;
 extern const VMStateDescription vmstate_msix;       /* over an MsixSaved; nothing without MSI-X */
 
 void pci_saved_prepare(PciSaved *s, const PCIDevice *dev);
 void pci_saved_fill(PciSaved *s, PCIDevice *dev);
-/* Bytes that the guest cannot write must be what they are here. */
-gboolean pci_saved_check(const PciSaved *s, const PCIDevice *dev, GError **errp);
 void pci_saved_apply(const PciSaved *s, PCIDevice *dev);
 
 void msix_saved_prepare(MsixSaved *s, const PCIDevice *dev);
