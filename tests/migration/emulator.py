@@ -65,7 +65,8 @@ class Channel:
 
 
 class Emulator:
-    def __init__(self, command, *args, device="", netdev=True, incoming=None, accel="tcg"):
+    def __init__(self, command, *args, device="", netdev=True, incoming=None, accel="tcg",
+                 pass_fds=()):
         """@command: list; @incoming: as -incoming takes it; @accel: qtest is ours only."""
         self.folder = tempfile.TemporaryDirectory(prefix="swnic-mig-")
         self.events, self.ended = [], None
@@ -81,7 +82,7 @@ class Emulator:
         self.peer.bind(("127.0.0.1", 0))
         self.peer.settimeout(TIMEOUT)
         if netdev:
-            port = free_port()
+            port = self.net_port = free_port()
             net = ["-netdev", "dgram,id=n0,local.type=inet,local.host=127.0.0.1,"
                    f"local.port={port},remote.type=inet,remote.host=127.0.0.1,"
                    f"remote.port={self.peer.getsockname()[1]}"]
@@ -93,7 +94,7 @@ class Emulator:
              *net, "-device", f"virtio-net-pci,id=nic0,addr={SLOT:#x},mac=52:54:00:12:34:56,"
              f"romfile=,ioeventfd=off,{device}".rstrip(","),
              *args, *(["-incoming", incoming] if incoming else [])],
-            stderr=subprocess.PIPE, text=True)
+            stderr=subprocess.PIPE, text=True, pass_fds=pass_fds)
         self.qtest.accept(self.process)
         self.qmp.accept(self.process)
         self.qmp.line()
@@ -272,7 +273,7 @@ class Driver:
         base = RINGS + 0x10000 * queue
         return base, base + 0x4000, base + 0x8000
 
-    def add(self, queue, parts, at=None):
+    def add(self, queue, parts):
         """Makes a chain of (address, length, writable) available at descriptors from the next."""
         desc, avail, _ = self.ring(queue)
         first = self.avail[queue]
@@ -287,7 +288,7 @@ class Driver:
                              struct.pack("<QIHH", address, length, first % self.SIZE, flags))
             self.avail[queue] += len(parts)
             return
-        head = (first * 4 if at is None else at) % self.SIZE
+        head = first * (4 if len(parts) > 1 else 1) % self.SIZE
         for i, (address, length, writable) in enumerate(parts):
             flags = (2 if writable else 0) | (1 if i + 1 < len(parts) else 0)
             self.e.write(desc + 16 * (head + i),
