@@ -180,8 +180,11 @@ static gboolean incoming_begin(Incoming *in, const char *uri_text, GError **errp
 {
     int status;
 
-    if (!migration_host || !migration_host->machine_name()) {
+    if (!migration_host) {
         return error_set(errp, "There is no machine to migrate to");
+    }
+    if (!migration_host->check(errp)) {
+        return FALSE;
     }
     in->uri = migration_uri_parse(uri_text, errp);
     in->load = in->uri ? loadvm_new(errp) : NULL;

@@ -12,10 +12,17 @@
 MigrationInfo *qmp_query_migrate(GError **errp)
 {
     MigrationInfo *info = g_new0(MigrationInfo, 1);
+    GError *err = NULL;
 
     outgoing_query(info);
     if (!info->has_status) {
         incoming_query(info);
+    }
+    if (migration_host && !migration_host->check(&err)) {
+        strList **tail = &info->blocked_reasons;
+
+        QAPI_LIST_APPEND(tail, g_strdup(err->message));
+        g_error_free(err);
     }
     return info;
 }

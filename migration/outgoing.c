@@ -425,8 +425,11 @@ static gboolean may_begin(GError **errp)
     if (migration_is_incoming()) {
         return error_set(errp, "Guest is waiting for an incoming migration");
     }
-    if (!migration_host || !migration_host->machine_name()) {
+    if (!migration_host) {
         return error_set(errp, "There is no machine to migrate");
+    }
+    if (!migration_host->check(errp)) {
+        return FALSE;
     }
     if (vm_state() == VM_POSTMIGRATE) {
         return error_set(errp, "Can't migrate the vm that was paused due to previous migration");

@@ -31,6 +31,8 @@ typedef struct MigrationDevice {
 
 /* Main thread. */
 typedef struct MigrationHost {
+    /* Can there be a migration at all?  The others are called only if so. */
+    gboolean (*check)(GError **errp);
     const char *(*machine_name)(void); /* "pc-i440fx-7.2" */
     GArray *(*ram)(void);              /* MigrationRamRange; caller's */
     /* MigrationDevice, in the order of the stream, with a clear function that frees @idstr. */

@@ -104,6 +104,7 @@ PcHost *pc_host_new(MachineState *machine, GError **errp);
 
 /* pc-vmstate.c */
 extern const struct VMStateDescription vmstate_i440fx, vmstate_piix3, vmstate_pc_host;
+extern const struct VMStateDescription vmstate_mch, vmstate_ich9, vmstate_q35_host;
 /* Makes the machine known to migration. */
 void pc_register_migration(void);
 
