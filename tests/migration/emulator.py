@@ -164,6 +164,7 @@ class Emulator:
         self.process.stderr.close()
         self.folder.cleanup()
         self.ended = (status, text)
+        assert "Sanitizer" not in text and "runtime error" not in text, text
         return self.ended
 
     def __enter__(self):
