@@ -42,6 +42,11 @@ static uint32_t field_count(const VMStateField *field, const void *state)
 
 /* --- saving --- */
 
+static int saved_version(const VMStateDescription *vmsd)
+{
+    return vmsd->save_version ? vmsd->save_version : vmsd->version;
+}
+
 static void save_state(VmWriter *w, const VMStateDescription *vmsd, void *state, void *view_parent,
                        json_object *description);
 
@@ -139,7 +144,7 @@ static void save_subsection(VmWriter *w, const VMStateDescription *sub, void *st
     vm_write_uint(w, VM_SUBSECTION, 1);
     vm_write_uint(w, strlen(sub->name), 1);
     vm_write(w, sub->name, strlen(sub->name));
-    vm_write_uint(w, (uint32_t)sub->version, 4);
+    vm_write_uint(w, (uint32_t)saved_version(sub), 4);
     save_state(w, sub, state, state, description);
     if (list) {
         json_object_array_add(list, description);
@@ -161,12 +166,12 @@ static void save_state(VmWriter *w, const VMStateDescription *vmsd, void *state,
     }
     if (description) {
         json_put_string(description, "vmsd_name", vmsd->name);
-        json_put_int(description, "version", vmsd->version);
+        json_put_int(description, "version", saved_version(vmsd));
         json_object_object_add(description, "fields", json_object_new_array());
     }
     w->fields = description ? json_member(description, "fields") : NULL;
     for (const VMStateField *f = vmsd->fields; f && f->name; f++) {
-        if (field_in(f, state, vmsd->version)) {
+        if (field_in(f, state, saved_version(vmsd))) {
             save_field(w, f, state);
         }
     }

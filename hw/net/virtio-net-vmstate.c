@@ -32,7 +32,12 @@ typedef struct VirtIONetSaved {
     uint8_t has_ufo;
     uint16_t max_queue_pairs, curr_queue_pairs;
     uint64_t curr_guest_offloads;
-    bool has_guest_offloads; /* not in the stream */
+    VirtIONetRss rss;
+    bool rss_enabled, populate_hash;
+    uint32_t supported_hash_types;
+    uint32_t hash_tunnels;
+    VirtIONetCoalescing coal_rx, coal_tx, coal[2 * VIRTIO_NET_MAX_QUEUE_PAIRS];
+    bool has_extras; /* not in the stream */
 } VirtIONetSaved;
 
 /* --- the other pairs' tx_waiting: as many as there are current pairs, less one --- */
@@ -107,11 +112,116 @@ static bool has_guest_offloads(const void *state)
     return s->virtio.guest_features & (1u << VIRTIO_NET_F_CTRL_GUEST_OFFLOADS);
 }
 
+static bool rss_needed(const void *state)
+{
+    return ((const VirtIONetSaved *)state)->rss_enabled;
+}
+
+static bool extras_needed(const void *state)
+{
+    return ((const VirtIONetSaved *)state)->has_extras;
+}
+
 #define NAMED(text, S, member, kind, ...)                                                          \
     {                                                                                              \
         .name = text, .info = &vmstate_info_##kind, .offset = offsetof(S, member),                 \
         .size = sizeof(((S *)0)->member), __VA_ARGS__                                              \
     }
+
+/* The table, as long as its length in front of it says. */
+typedef struct IndirectionsView {
+    uint32_t indirections_len;
+    uint16_t table[VIRTIO_NET_RSS_TABLE_MAX];
+} IndirectionsView;
+
+static void indirections_prepare(void *state, void *parent)
+{
+    ((IndirectionsView *)state)->indirections_len = ((const VirtIONetSaved *)parent)->rss.table_len;
+}
+
+static void indirections_fill(void *state, void *parent)
+{
+    indirections_prepare(state, parent);
+    memcpy(((IndirectionsView *)state)->table, ((const VirtIONetSaved *)parent)->rss.table,
+           sizeof(((IndirectionsView *)state)->table));
+}
+
+static void indirections_apply(void *state, void *parent)
+{
+    memcpy(((VirtIONetSaved *)parent)->rss.table, ((IndirectionsView *)state)->table,
+           sizeof(((IndirectionsView *)state)->table));
+}
+
+static const VMStateDescription vmstate_indirections = {
+    .name = "rss-indirections",
+    .state_size = sizeof(IndirectionsView),
+    .prepare = indirections_prepare,
+    .fill = indirections_fill,
+    .apply = indirections_apply,
+    .fields =
+        (const VMStateField[]){
+            VMS_ARRAY(IndirectionsView, table, uint16,
+                      VMS_COUNTED(IndirectionsView, indirections_len)),
+            VMS_END,
+        },
+};
+
+static const VMStateDescription sub_rss = {
+    .name = "virtio-net-device/rss",
+    .version = 2,
+    .minimum_version = 1,
+    .save_version = 1, /* QEMU before 10 knows no other */
+    .needed = rss_needed,
+    .fields =
+        (const VMStateField[]){
+            NAMED("rss_data.enabled", VirtIONetSaved, rss_enabled, bool),
+            NAMED("rss_data.redirect", VirtIONetSaved, rss.redirect, bool),
+            NAMED("rss_data.populate_hash", VirtIONetSaved, populate_hash, bool),
+            NAMED("rss_data.hash_types", VirtIONetSaved, rss.hash_types, uint32),
+            NAMED("rss_data.supported_hash_types", VirtIONetSaved, supported_hash_types, uint32,
+                  .version = 2),
+            NAMED("rss_data.indirections_len", VirtIONetSaved, rss.table_len, uint16,
+                  .max = VIRTIO_NET_RSS_TABLE_MAX),
+            NAMED("rss_data.default_queue", VirtIONetSaved, rss.unclassified, uint16),
+            NAMED("rss_data.key", VirtIONetSaved, rss.key, buffer),
+            VMS_PART("rss_data.indirections_table", vmstate_indirections),
+            VMS_END,
+        },
+};
+
+static const VMStateDescription vmstate_coalescing = {
+    .name = "coalescing",
+    .version = 1,
+    .minimum_version = 1,
+    .fields =
+        (const VMStateField[]){
+            VMS_UINT32(VirtIONetCoalescing, max_packets),
+            VMS_UINT32(VirtIONetCoalescing, max_usecs),
+            VMS_END,
+        },
+};
+
+#define COALESCING(member)                                                                         \
+    {                                                                                              \
+        .name = #member, .vmsd = &vmstate_coalescing, .offset = offsetof(VirtIONetSaved, member),  \
+        .size = sizeof(VirtIONetCoalescing)                                                        \
+    }
+
+/* What QEMU's device does not have, and so cannot be asked to load. */
+static const VMStateDescription sub_extras = {
+    .name = "virtio-net-device/swnic",
+    .version = 1,
+    .minimum_version = 1,
+    .needed = extras_needed,
+    .fields =
+        (const VMStateField[]){
+            VMS_UINT32(VirtIONetSaved, hash_tunnels),
+            COALESCING(coal_rx),
+            COALESCING(coal_tx),
+            VMS_STRUCT_ARRAY(VirtIONetSaved, coal, vmstate_coalescing),
+            VMS_END,
+        },
+};
 
 static const VMStateDescription vmstate_virtio_net_device = {
     .name = "virtio-net-device",
@@ -148,6 +258,7 @@ static const VMStateDescription vmstate_virtio_net_device = {
             VMS_UINT64(VirtIONetSaved, curr_guest_offloads, .exists = has_guest_offloads),
             VMS_END,
         },
+    .subsections = (const VMStateDescription *const[]){&sub_rss, &sub_extras, NULL},
 };
 
 /* --- saving --- */
@@ -189,6 +300,24 @@ static void pairs_fill(VirtIONetSaved *s, const VirtIONet *n)
     }
 }
 
+static void steering_fill(VirtIONetSaved *s, const VirtIONet *n)
+{
+    static const VirtIONetCoalescing none[2 * VIRTIO_NET_MAX_QUEUE_PAIRS];
+
+    s->rss = n->ctrl.rss;
+    s->rss_enabled = s->rss.table_len || s->rss.hash_types;
+    s->rss.table_len = s->rss_enabled ? MAX(s->rss.table_len, 1) : 0;
+    s->populate_hash = n->hash_report;
+    s->supported_hash_types = virtio_net_hash_types(n);
+    s->hash_tunnels = n->ctrl.hash_tunnels;
+    s->coal_rx = n->ctrl.coal_rx;
+    s->coal_tx = n->ctrl.coal_tx;
+    memcpy(s->coal, n->ctrl.coal, sizeof(s->coal));
+    s->has_extras = s->hash_tunnels || memcmp(s->coal, none, sizeof(none)) ||
+                    memcmp(&s->coal_rx, none, sizeof(s->coal_rx)) ||
+                    memcmp(&s->coal_tx, none, sizeof(s->coal_tx));
+}
+
 static void net_saved_prepare(void *state, void *opaque)
 {
     VirtIONetSaved *s = state;
@@ -215,9 +344,57 @@ static void net_saved_fill(void *state, void *opaque)
     s->has_vnet_hdr = peer_takes_header(n, &caps);
     s->has_ufo = caps.vnet_hdr && caps.offloads.ufo;
     s->curr_guest_offloads = n->ctrl.guest_offloads;
+    s->curr_queue_pairs = MAX(n->ctrl.queue_pairs, 1);
+    steering_fill(s, n);
 }
 
 /* --- loading --- */
+
+/* A driver that knows no queue pairs sees one; queue 2 is the control queue then. */
+static void possible_queues(VirtIONetSaved *s, const VirtIONet *n)
+{
+    VirtioFeatures multiqueue = VIRTIO_FEATURE(VIRTIO_NET_F_MQ) | VIRTIO_FEATURE(VIRTIO_NET_F_RSS);
+    bool all = virtio_saved_features(&s->virtio) & multiqueue;
+    unsigned ctrl = 2 * (all ? n->queue_pairs : 1);
+
+    s->virtio.possible_queues = ctrl + 1;
+    for (unsigned i = 0; i < ctrl; i++) {
+        s->virtio.possible_num[i] = i % 2 ? n->conf.tx_queue_size : n->conf.rx_queue_size;
+    }
+    s->virtio.possible_num[ctrl] = VIRTIO_NET_CTRL_QUEUE_SIZE;
+}
+
+static gboolean check_rss(const VirtIONetSaved *s, const VirtIONet *n, GError **errp)
+{
+    const VirtIONetRss *rss = &s->rss;
+
+    if (s->curr_queue_pairs < 1 || s->curr_queue_pairs > n->queue_pairs) {
+        return error_set(errp, "curr_queue_pairs %u, 1 to %u are possible", s->curr_queue_pairs,
+                         n->queue_pairs);
+    }
+    if (!s->rss_enabled) {
+        return TRUE;
+    }
+    if (rss->table_len & (rss->table_len - 1) || !rss->table_len) {
+        return error_set(errp, "rss_data.indirections_len %u is not a power of two",
+                         rss->table_len);
+    }
+    if (rss->hash_types & ~virtio_net_hash_types(n)) {
+        return error_set(errp, "rss_data.hash_types 0x%x, 0x%x are possible here", rss->hash_types,
+                         virtio_net_hash_types(n));
+    }
+    if (rss->unclassified >= n->queue_pairs) {
+        return error_set(errp, "rss_data.default_queue %u >= %u", rss->unclassified,
+                         n->queue_pairs);
+    }
+    for (unsigned i = 0; i < rss->table_len; i++) {
+        if (rss->table[i] >= n->queue_pairs) {
+            return error_set(errp, "rss_data.indirections_table[%u] %u >= %u", i, rss->table[i],
+                             n->queue_pairs);
+        }
+    }
+    return TRUE;
+}
 
 static gboolean net_saved_check(void *state, void *opaque, GError **errp)
 {
@@ -225,10 +402,10 @@ static gboolean net_saved_check(void *state, void *opaque, GError **errp)
     VirtIONet *n = opaque;
     NetCaps caps;
     bool header = peer_takes_header(n, &caps);
-    uint64_t offloads =
-        (uint64_t)virtio_saved_features(&s->virtio) & virtio_net_guest_offload_mask();
+    uint64_t offloads = virtio_net_guest_offloads(virtio_saved_features(&s->virtio));
 
-    if (!virtio_saved_check(&s->virtio, &n->parent_obj, errp)) {
+    possible_queues(s, n);
+    if (!virtio_saved_check(&s->virtio, &n->parent_obj, errp) || !check_rss(s, n, errp)) {
         return FALSE;
     }
     if (s->has_vnet_hdr && !header) {
@@ -296,6 +473,24 @@ static void pairs_apply(void *opaque)
     virtio_net_apply_offloads(n);
 }
 
+static void steering_apply(const VirtIONetSaved *s, VirtIONet *n)
+{
+    n->ctrl.queue_pairs = s->curr_queue_pairs;
+    if (s->rss_enabled) {
+        n->ctrl.rss = s->rss;
+        n->ctrl.rss.key_len = VIRTIO_NET_RSS_KEY_MAX;
+    }
+    n->ctrl.hash_tunnels = s->hash_tunnels;
+    if (!virtio_net_install_steering(n)) {
+        warn_report("virtio-net: %s: the back end does not attach %u queues", n->nc->name,
+                    s->curr_queue_pairs);
+    }
+    n->ctrl.coal_rx = s->coal_rx;
+    n->ctrl.coal_tx = s->coal_tx;
+    memcpy(n->ctrl.coal, s->coal, sizeof(n->ctrl.coal));
+    virtio_net_install_coalescing(n);
+}
+
 static void net_saved_apply(void *state, void *opaque)
 {
     VirtIONetSaved *s = state;
@@ -311,6 +506,7 @@ static void net_saved_apply(void *state, void *opaque)
     if (has_guest_offloads(s)) {
         n->ctrl.guest_offloads = s->curr_guest_offloads;
     }
+    steering_apply(s, n);
     virtio_net_install_filter(n);
     virtio_net_update_info(n);
     event_loop_run_sync(n->loop, pairs_apply, &(PairsApply){n, s});

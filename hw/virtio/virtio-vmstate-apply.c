@@ -35,6 +35,10 @@ void virtio_saved_prepare(VirtioSaved *s, VirtIODevice *vdev)
     s->has_msix = msix_present(pci);
     s->config_vector = VIRTIO_NO_VECTOR;
     s->device_endian = DEVICE_ENDIAN_LITTLE;
+    while (virtio_queue(vdev, s->possible_queues)) {
+        s->possible_num[s->possible_queues] = vdev->queues[s->possible_queues].max_num;
+        s->possible_queues++;
+    }
     for (unsigned i = 0; i < VIRTIO_QUEUE_MAX; i++) {
         s->queues[i].has_vector = s->has_msix;
         s->queues[i].vector = VIRTIO_NO_VECTOR;
@@ -98,12 +102,10 @@ void virtio_saved_fill(VirtioSaved *s, VirtIODevice *vdev)
     if (klass->get_config) {
         klass->get_config(vdev, s->config);
     }
-    s->num_queues = vdev->num_queues;
-    for (unsigned i = 0; i < vdev->num_queues; i++) {
-        if (vdev->queues[i].vq) {
-            queue_fill(&s->queues[i], vdev, &vdev->queues[i]);
-            s->has_ringsize |= s->queues[i].num != s->queues[i].num_default;
-        }
+    s->num_queues = s->possible_queues;
+    for (unsigned i = 0; i < s->num_queues; i++) {
+        queue_fill(&s->queues[i], vdev, &vdev->queues[i]);
+        s->has_ringsize |= s->queues[i].num != s->queues[i].num_default;
     }
     s->broken = vdev->broken;
     s->started = vdev->use_started && (vdev->status & VIRTIO_CONFIG_S_DRIVER_OK);
@@ -204,13 +206,13 @@ static gboolean check_queue(VirtioSaved *s, unsigned i, const VirtIODevice *vdev
     VirtioQueueSaved *q = &s->queues[i];
     bool packed = virtio_saved_features(s) & VIRTIO_FEATURE(VIRTIO_F_RING_PACKED);
 
-    if (q->num == 0 || q->num > vdev->queues[i].max_num) {
+    if (q->num == 0 || q->num > s->possible_num[i]) {
         return error_set(errp, "queues[%u].num %u, 1 to %u are possible here", i, q->num,
-                         vdev->queues[i].max_num);
+                         s->possible_num[i]);
     }
-    if (s->has_ringsize && (q->num_default < q->num || q->num_default > vdev->queues[i].max_num)) {
+    if (s->has_ringsize && (q->num_default < q->num || q->num_default > s->possible_num[i])) {
         return error_set(errp, "queues[%u].num_default %u, %u to %u are possible here", i,
-                         q->num_default, q->num, vdev->queues[i].max_num);
+                         q->num_default, q->num, s->possible_num[i]);
     }
     if (!check_vector(vdev, "queues", i, q->vector, errp)) {
         return FALSE;
@@ -242,9 +244,9 @@ gboolean virtio_saved_check(VirtioSaved *s, VirtIODevice *vdev, GError **errp)
                          (uint64_t)(features >> 64), (uint64_t)features,
                          (uint64_t)(vdev->host_features >> 64), (uint64_t)vdev->host_features);
     }
-    if (s->num_queues != vdev->num_queues) {
+    if (s->num_queues != s->possible_queues) {
         return error_set(errp, "num_queues %u, this device has %u", s->num_queues,
-                         vdev->num_queues);
+                         s->possible_queues);
     }
     if ((features & VIRTIO_FEATURE(VIRTIO_F_RING_PACKED)) && !s->has_packed) {
         return error_set(errp,

@@ -38,6 +38,10 @@ typedef struct VirtioSaved {
     uint32_t config_len;
     uint8_t config[VIRTIO_CONFIG_MAX];
     uint32_t num_queues;
+    /* What a driver with the saved features can have; a device whose queues follow from features
+     * sets them before virtio_saved_check().  Not in the stream. */
+    unsigned possible_queues;
+    uint16_t possible_num[VIRTIO_QUEUE_MAX];
     VirtioQueueSaved queues[VIRTIO_QUEUE_MAX];
 
     uint64_t features64, features128; /* bits 0..63, 64..127 */
