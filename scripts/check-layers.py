@@ -15,12 +15,12 @@ ALLOWED = {
     "qapi": ["util", "chardev"],
     "qom": ["util", "qapi"],
     "net": ["util", "chardev", "qapi", "qom"],
-    "hw/core": ["util", "qapi", "qom"],
-    "hw/pci": ["util", "qapi", "qom", "hw/core"],
-    "hw/i386": ["util", "qapi", "qom", "hw/core", "hw/pci", "hw/virtio"],
-    "hw/virtio": ["util", "qapi", "qom", "hw/core", "hw/pci"],
-    "hw/net": ["util", "qapi", "qom", "net", "hw/core", "hw/pci", "hw/virtio"],
     "migration": ["util", "qapi", "qom"],
+    "hw/core": ["util", "qapi", "qom"],
+    "hw/pci": ["util", "qapi", "qom", "migration", "hw/core"],
+    "hw/i386": ["util", "qapi", "qom", "migration", "hw/core", "hw/pci", "hw/virtio"],
+    "hw/virtio": ["util", "qapi", "qom", "migration", "hw/core", "hw/pci"],
+    "hw/net": ["util", "qapi", "qom", "migration", "net", "hw/core", "hw/pci", "hw/virtio"],
     "guest": [],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)

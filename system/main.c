@@ -21,6 +21,7 @@
 #include "hw/pci/pcie.h"
 #include "hw/remote/vfio-user.h"
 #include "hw/virtio/virtio.h"
+#include "migration/migration.h"
 #include "net/net.h"
 #include "qapi/monitor.h"
 #include "qapi/qapi-events.h"
@@ -138,6 +139,8 @@ static gboolean start_up(int argc, char **argv, GError **errp)
     system_register_hmp();
     net_monitor_init();
     virtio_net_register_hmp();
+    migration_register_hmp();
+    pc_register_migration();
 
     if (!cmdline_parse(argc, argv, errp) || !cmdline_run_phase(PHASE_SETTINGS, errp) ||
         !choose_clock(errp) || !cmdline_run_phase(PHASE_GLOBALS, errp) || !start_process(errp)) {
@@ -191,6 +194,7 @@ static void remove_objects(void)
 
 static void settings_clear(void)
 {
+    g_free(settings.incoming);
     g_free(settings.name);
     g_free(settings.uuid);
     g_free(settings.pidfile);
@@ -206,6 +210,7 @@ static void settings_clear(void)
 /* Undoes what start_up() did, however far it came. */
 static void clean_up(void)
 {
+    migration_cleanup();
     monitor_cleanup_all();
     qtest_server_stop();
     if (current_machine) {
@@ -241,10 +246,18 @@ int main(int argc, char **argv)
     device_set_machine_ready(true);
     machine_reset_devices();
     process_daemon_ready();
-    if (!settings.start_stopped) {
+    if (settings.incoming) {
+        if (!migration_start_incoming(settings.incoming, !settings.start_stopped, &err)) {
+            g_prefix_error(&err, "-incoming %s: ", settings.incoming);
+            error_report_and_free(err);
+            clean_up();
+            return 1;
+        }
+    } else if (!settings.start_stopped) {
         vm_start();
     }
     main_loop();
+    int status = migration_exit_with_error() ? 1 : 0;
     clean_up();
-    return 0;
+    return status;
 }

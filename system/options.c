@@ -110,6 +110,12 @@ static gboolean opt_pidfile(const char *value, GError **errp)
     return TRUE;
 }
 
+static gboolean opt_incoming(const char *value, GError **errp)
+{
+    replace(&settings.incoming, value);
+    return TRUE;
+}
+
 static gboolean opt_qtest(const char *value, GError **errp)
 {
     replace(&settings.qtest, value);
@@ -543,6 +549,8 @@ const CmdlineOption cmdline_options[] = {
     OPTION("S", NULL, "does not start: cont does", PHASE_SETTINGS, opt_stopped),
     OPTION("name", "NAME", "name of the guest", PHASE_SETTINGS, opt_name),
     OPTION("uuid", "UUID", "UUID of the guest", PHASE_SETTINGS, opt_uuid),
+    OPTION("incoming", "URI|defer", "waits for a migration from tcp:, unix:, fd:, exec: or file:",
+           PHASE_SETTINGS, opt_incoming),
     OPTION("no-reboot", NULL, "a reset ends the emulator", PHASE_SETTINGS, opt_no_reboot),
     OPTION("daemonize", NULL, "goes to the background once it is up", PHASE_SETTINGS,
            opt_daemonize),
@@ -568,7 +576,6 @@ const CmdlineOption cmdline_options[] = {
     IGNORED("no-shutdown", NULL),
     IGNORED("no-hpet", NULL),
     IGNORED("no-acpi", NULL),
-    REFUSED("incoming", "URI", "migration is not available in this version"),
     REFUSED("only-migratable", NULL, "migration is not available in this version"),
     REFUSED("loadvm", "NAME", "migration is not available in this version"),
     REFUSED("cpu", "MODEL", NO_CPU),

@@ -4,6 +4,7 @@
  */
 #include "hw/core/iothread.h"
 #include "hw/core/machine.h"
+#include "migration/migration.h"
 #include "qapi/qapi-commands.h"
 #include "system.h"
 #include "util/error.h"
@@ -25,7 +26,9 @@ void qmp_stop(GError **errp)
 
 void qmp_cont(GError **errp)
 {
-    vm_start();
+    if (migration_may_start(errp)) {
+        vm_start();
+    }
 }
 
 void qmp_system_reset(GError **errp)

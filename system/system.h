@@ -18,6 +18,7 @@ typedef struct Settings {
     char *accel;                  /* "qtest", "tcg" or NULL */
     char *accel_error;            /* why the last -accel was not taken */
     char *qtest, *qtest_log;
+    char *incoming;     /* URI, "defer", or NULL */
     uint64_t ram_size;  /* bytes; 0: the machine's default */
     bool start_stopped; /* -S */
     bool no_reboot, no_shutdown;

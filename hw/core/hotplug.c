@@ -121,10 +121,21 @@ static void device_place(DeviceState *dev, const char *id)
     object_add_child(qom_container(PERIPHERAL_ANON), name, OBJECT(dev));
 }
 
+static bool changes_locked;
+
+void device_lock_changes(bool locked)
+{
+    changes_locked = locked;
+}
+
 DeviceState *device_add(json_object *options, GError **errp)
 {
     static const char *const skip[] = {"driver", "id", "bus", NULL};
     const char *driver, *id, *bus_name;
+    if (changes_locked) {
+        error_set(errp, "device_add not allowed while migrating");
+        return NULL;
+    }
     if (!optional_string(options, "driver", &driver, errp) ||
         !optional_string(options, "id", &id, errp) ||
         !optional_string(options, "bus", &bus_name, errp)) {
@@ -182,6 +193,9 @@ gboolean device_del(const char *id_or_path, GError **errp)
     DeviceState *dev = device_find(id_or_path, errp);
     if (!dev) {
         return FALSE;
+    }
+    if (changes_locked) {
+        return error_set(errp, "device_del not allowed while migrating");
     }
     /* Parts of a device or of the machine are not the user's to remove. */
     Object *place = OBJECT(dev)->parent;

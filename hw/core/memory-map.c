@@ -232,7 +232,8 @@ void dma_mark_dirty(DmaSpace *space, uint64_t addr, uint64_t len)
     uint64_t page = addr >> DIRTY_PAGE_SHIFT;
     uint64_t last = (addr + len - 1) >> DIRTY_PAGE_SHIFT;
     for (; page <= last && page < space->dirty_pages; page++) {
-        __atomic_store_n(&space->dirty_log[page], 1, __ATOMIC_RELAXED);
+        /* Release: who takes the mark away sees what was written before. */
+        __atomic_store_n(&space->dirty_log[page], 1, __ATOMIC_RELEASE);
     }
 }
 

@@ -128,6 +128,7 @@ static void i440fx_class_init(I440FXClass *klass)
     pci_class->parent_class.category = CATEGORY_BRIDGE;
     pci_class->parent_class.user_creatable_device = false;
     pci_class->parent_class.hotpluggable = false;
+    pci_class->parent_class.vmsd = &vmstate_i440fx;
     pci_class->vendor_id = 0x8086;
     pci_class->device_id = 0x1237;
     pci_class->revision = 2;
@@ -176,6 +177,7 @@ static void piix3_class_init(Piix3Class *klass)
     pci_class->parent_class.user_creatable_device = false;
     pci_class->parent_class.hotpluggable = false;
     pci_class->parent_class.reset = piix3_reset;
+    pci_class->parent_class.vmsd = &vmstate_piix3;
     pci_class->realize = piix3_realize;
     pci_class->config_written = piix3_config_written;
     pci_class->vendor_id = 0x8086;
@@ -247,6 +249,7 @@ static void pc_host_class_init(PcHostClass *klass)
     device_class->realize = host_realize;
     device_class->unrealize = host_unrealize;
     device_class->reset = host_reset;
+    device_class->vmsd = &vmstate_pc_host;
 }
 
 void pc_host_register_types(void)

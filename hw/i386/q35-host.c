@@ -201,6 +201,7 @@ static void mch_class_init(MchClass *klass)
 
     board_class_init(pci_class, "mch", "Host bridge");
     pci_class->parent_class.reset = mch_reset;
+    pci_class->parent_class.vmsd = &vmstate_mch;
     pci_class->realize = mch_realize;
     pci_class->config_written = mch_config_written;
     pci_class->device_id = 0x29c0;
@@ -253,6 +254,7 @@ static void ich9_class_init(Ich9Class *klass)
 
     board_class_init(pci_class, "ICH9-LPC", "ISA bridge with the PCI interrupt routes");
     pci_class->parent_class.reset = ich9_reset;
+    pci_class->parent_class.vmsd = &vmstate_ich9;
     pci_class->realize = ich9_realize;
     pci_class->config_written = ich9_config_written;
     pci_class->device_id = 0x2918;
@@ -324,6 +326,7 @@ static void q35_host_class_init(Q35HostClass *klass)
     device_class->realize = host_realize;
     device_class->unrealize = host_unrealize;
     device_class->reset = host_reset;
+    device_class->vmsd = &vmstate_q35_host;
 }
 
 void q35_host_register_types(void)

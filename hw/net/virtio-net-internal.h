@@ -455,6 +455,9 @@ extern const Property virtio_net_props[];
  * n->duplex and the features that follow from values. */
 gboolean virtio_net_check_conf(VirtIONet *n, GError **errp);
 
+/* virtio-net-vmstate.c */
+extern const struct VMStateDescription vmstate_virtio_net;
+
 /* virtio-net-stats.c */
 /* The counters of one queue pair, all of one moment. */
 typedef struct VirtIONetQueueStats {

@@ -135,6 +135,7 @@ static void net_reset(VirtIODevice *vdev)
     bh_cancel(n->ctrl_bh);
     n->ctrl.announce = false;
     rx_filter_reset(&n->ctrl.filter, n->conf.mac);
+    rx_filter_set_all_vlans(&n->ctrl.filter, true); /* until CTRL_VLAN is negotiated */
     virtio_net_install_filter(n);
     virtio_net_update_info(n);
     event_loop_run_sync(n->loop, pairs_reset, n);
@@ -452,6 +453,7 @@ static void virtio_net_class_init(VirtIONetClass *klass)
     oc->description = "Virtio network device";
     qom_class_set_props(klass, virtio_net_props);
     dc->category = CATEGORY_NETWORK;
+    dc->vmsd = &vmstate_virtio_net;
     vdc->device_id = VIRTIO_ID_NET;
     vdc->legacy_features = VIRTIO_FEATURE(VIRTIO_NET_F_GSO);
     /* Drivers that accept everything, offered or not, predate all but these. */

@@ -310,7 +310,8 @@ static unsigned packed_flush(VirtQueue *vq, VirtQueueElement *const *elems, unsi
     uint8_t *place = desc_at(vq, vq->used_idx);
     uint16_t flags = used_flags(vq, first);
 
-    mark_slot_dirty(vq, vq->used_idx);
+    unsigned place_slot = vq->used_idx;
+
     advance(vq, &vq->used_idx, &vq->used_wrap, total);
     for (unsigned i = run; i < count; i += run) {
         const VirtQueueElement *elem;
@@ -326,6 +327,7 @@ static unsigned packed_flush(VirtQueue *vq, VirtQueueElement *const *elems, unsi
     ring_store32(place + DESC_LEN, first->len);
     ring_store16(place + DESC_ID, first->head);
     ring_store16_used(place + DESC_FLAGS, flags);
+    mark_slot_dirty(vq, place_slot); /* after the writes: see migration/ram.c */
     vq->slots_out = (uint16_t)(vq->slots_out - total);
     return total;
 }

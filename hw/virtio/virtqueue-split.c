@@ -217,9 +217,11 @@ static void mark_used_dirty(VirtQueue *vq, uint16_t from, unsigned count)
 
 static void publish_used(VirtQueue *vq, unsigned count)
 {
-    mark_used_dirty(vq, vq->used_idx, count);
+    uint16_t from = vq->used_idx;
+
     vq->used_idx = (uint16_t)(vq->used_idx + count);
     ring_store16_used(vq->used + RING_INDEX, vq->used_idx);
+    mark_used_dirty(vq, from, count); /* after the writes: see migration/ram.c */
 }
 
 /* The next head, taken; false: there is none, or the queue broke. */

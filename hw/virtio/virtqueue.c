@@ -332,7 +332,7 @@ void virtqueue_mark_dirty_slow(VirtQueue *vq, uint64_t addr, uint64_t len)
         if (page >= dma->dirty_pages) {
             return;
         }
-        __atomic_store_n(&dma->dirty_log[page], 1, __ATOMIC_RELAXED);
+        __atomic_store_n(&dma->dirty_log[page], 1, __ATOMIC_RELEASE);
     }
 }
 

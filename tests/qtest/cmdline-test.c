@@ -54,7 +54,7 @@ static void test_refused(void)
         {"-drive file=x", "-drive"},
         {"-hda x", "-hda"},
         {"-vnc :0", "-vnc"},
-        {"-incoming tcp:0:1", "migration is not available"},
+        {"-incoming carrier-pigeon:1", "unknown migration protocol"},
         {"-display gtk", "'gtk'"},
         {"-vga std", "'std'"},
         {"-accel kvm", "kvm"},

@@ -116,6 +116,8 @@ void machine_reset_devices(void);
 /* Once the command line's devices are there: from now on device_add is a hotplug. */
 void device_set_machine_ready(bool ready);
 bool device_machine_is_ready(void);
+/* While a migration goes on device_add() and device_del() are refused. */
+void device_lock_changes(bool locked);
 
 /* "info qtree"; lines end CR LF. */
 void device_print_qtree(GString *out);

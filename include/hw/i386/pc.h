@@ -102,6 +102,12 @@ QOM_DECLARE_TYPE(PcHost, PcHostClass, pc_host, PC_HOST)
 /* Bridge, bus and what sits on the board; NULL with error. */
 PcHost *pc_host_new(MachineState *machine, GError **errp);
 
+/* pc-vmstate.c */
+extern const struct VMStateDescription vmstate_i440fx, vmstate_piix3, vmstate_pc_host;
+extern const struct VMStateDescription vmstate_mch, vmstate_ich9, vmstate_q35_host;
+/* Makes the machine known to migration. */
+void pc_register_migration(void);
+
 /* Register the host bridges' types (pci-host.c, q35-host.c) and the q35 machines. */
 void pc_host_register_types(void);
 /* The machine without PCI (microvm.c). */
