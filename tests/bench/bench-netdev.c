@@ -6,8 +6,8 @@
  * One thread drives the guest's rings and is the other end of the netdev's socket: a UNIX datagram
  * socket (dgram) or a stream socket (stream).  `plain` is sendmmsg() and recvmmsg() between two
  * such sockets: what the kernel alone gives.  Prints medians with their intervals, the CPU time the
- * emulator needed for a frame, and the first emulator's ratio to
- * the others.  A run in which frames are lost is said and made again.
+ * emulator needed for a frame, and the first emulator's ratio to the others.  A run in which frames
+ * are lost is said and made again.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -323,6 +323,9 @@ static void compare(const End *end, char **emulators, unsigned n)
                : i == 0 ? "first"
                         : "other",
                m.median, m.low, m.high);
+        if (i < n) {
+            printf(" %.0f ns of CPU", bench_interval(cpus + i * runs, runs).median);
+        }
         if (i > 0 && i < n) {
             printf(" (first is %.2f times it)", first / m.median);
         }
