@@ -368,6 +368,9 @@ def no_write_is_lost(*args, shared=None, cap=False):
             for i in range(8):
                 a.put(SCRATCH + (number * 8191 % (4 << 20) & ~7), number, 8)
                 number += 1
+            if number == 20000:  # enough of it: whatever the writer's speed, let it end
+                a.command("migrate-set-parameters", **{"max-bandwidth": 0,
+                                                       "downtime-limit": 2000})
         stop.set()
         thread.join()
         assert a.wait_migration("completed", "failed")["status"] == "completed"
