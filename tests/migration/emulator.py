@@ -99,10 +99,15 @@ class Emulator:
              f"romfile=,ioeventfd=off,{device}".rstrip(","),
              *args, *(["-incoming", incoming] if incoming else [])],
             stderr=subprocess.PIPE, text=True, pass_fds=pass_fds)
-        self.qtest.accept(self.process)
-        self.qmp.accept(self.process)
-        self.qmp.line()
-        self.command("qmp_capabilities")
+        try:
+            self.qtest.accept(self.process)
+            self.qmp.accept(self.process)
+            self.qmp.line()
+            self.command("qmp_capabilities")
+        except BaseException:
+            self.process.kill()
+            self.process.wait()
+            raise
 
     def path(self, name):
         return os.path.join(self.folder.name, name)
