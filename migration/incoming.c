@@ -32,6 +32,7 @@ typedef struct Incoming {
     atomic_bool ended;
     MigrationStatus status;
     GError *error;
+    GError *thread_error; /* the thread's, until main_end() */
 } Incoming;
 
 static Incoming *incoming; /* NULL: none */
@@ -129,6 +130,7 @@ static void main_end(void *opaque)
     bool vm_was_running = false;
 
     migration_host->lock_devices(false);
+    in->error = g_steal_pointer(&in->thread_error);
     if (!in->error && loadvm_finish(in->load, &vm_was_running, &in->error)) {
         arrived(in, vm_was_running);
     } else if (!vm_shutdown_requested()) {
@@ -163,11 +165,8 @@ static gboolean migrate_in(Incoming *in, GError **errp)
 static void *incoming_thread(void *opaque)
 {
     Incoming *in = opaque;
-    GError *err = NULL;
 
-    if (!migrate_in(in, &err)) {
-        in->error = err;
-    }
+    migrate_in(in, &in->thread_error);
     migration_in_main(main_end, in);
     atomic_store(&in->ended, true);
     event_loop_wake(event_loop_main());

@@ -251,7 +251,7 @@ static gboolean write_pass(Outgoing *m, GError **errp)
     int64_t begin = clock_get_ns(CLOCK_HOST);
     uint64_t bytes = 0;
 
-    m->ram->passes++;
+    __atomic_fetch_add(&m->ram->passes, 1, __ATOMIC_RELAXED);
     migration_in_main(main_pass, m);
     while (more) {
         uint64_t before = m->channel->transferred;
@@ -307,7 +307,7 @@ static gboolean write_last(Outgoing *m, GError **errp)
     gboolean more;
 
     ram_mark_shared(m->ram);
-    m->ram->passes++;
+    __atomic_fetch_add(&m->ram->passes, 1, __ATOMIC_RELAXED);
     /* In pieces, so that the buffer stays small. */
     do {
         if (!write_ram_part(m, VM_SECTION_PART, &more, errp)) {

@@ -54,6 +54,7 @@ void error_set_program_name(const char *argv0)
     g_free(name);
     name = g_path_get_basename(argv0);
     program_name = name;
+    swnic_error_quark(); /* made before there are threads that could make it twice */
 }
 
 G_GNUC_PRINTF(2, 0)

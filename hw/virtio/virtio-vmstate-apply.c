@@ -115,7 +115,8 @@ void virtio_saved_fill(VirtioSaved *s, VirtIODevice *vdev)
     memcpy(s->modern_features, proxy->guest_features_sel, sizeof(s->modern_features));
     memcpy(s->modern_features128, proxy->guest_features_sel + 2, sizeof(s->modern_features128));
     s->has_features64 = (uint64_t)vdev->host_features >> 32;
-    s->has_features128 = vdev->host_features >> 64;
+    /* Only where they say something: QEMU before 10.2 does not know them. */
+    s->has_features128 = s->features128 || s->modern_features128[0] || s->modern_features128[1];
     s->has_virtqueues = virtio_host_has_feature(vdev, VIRTIO_F_VERSION_1);
     s->has_packed = virtio_host_has_feature(vdev, VIRTIO_F_RING_PACKED);
     s->has_modern = proxy->modern;

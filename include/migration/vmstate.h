@@ -55,8 +55,8 @@ struct VMStateField {
 struct VMStateDescription {
     const char *name;
     int version, minimum_version;
-    int save_version; /* that is written, for older readers; 0: @version */
-    const VMStateField *fields;                   /* ended by name NULL; NULL: none */
+    int save_version;           /* that is written, for older readers; 0: @version */
+    const VMStateField *fields; /* ended by name NULL; NULL: none */
     const VMStateDescription *const *subsections; /* ended by NULL; NULL: none */
     size_t state_size;                            /* roots and views */
     bool (*needed)(const void *state);            /* subsection: is it to be saved?  NULL: yes */

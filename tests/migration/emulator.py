@@ -21,6 +21,7 @@ RX, TX, CTRL = 0, 1, 2
 
 F_MAC, F_GUEST_ANNOUNCE, F_STATUS = 5, 21, 16
 F_MRG_RXBUF, F_CTRL_VQ, F_CTRL_RX, F_CTRL_VLAN, F_CTRL_RX_EXTRA = 15, 17, 18, 19, 20
+F_MQ, F_RSS, F_HASH_REPORT = 22, 60, 57
 F_CTRL_MAC_ADDR, F_INDIRECT, F_EVENT_IDX, F_VERSION_1, F_PACKED = 23, 28, 29, 32, 34
 
 
@@ -66,7 +67,7 @@ class Channel:
 
 class Emulator:
     def __init__(self, command, *args, device="", netdev=True, incoming=None, accel="tcg",
-                 pass_fds=()):
+                 pass_fds=(), tap_queues=0):
         """@command: list; @incoming: as -incoming takes it; @accel: qtest is ours only."""
         self.folder = tempfile.TemporaryDirectory(prefix="swnic-mig-")
         self.events, self.ended = [], None
@@ -81,7 +82,10 @@ class Emulator:
         self.peer = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.peer.bind(("127.0.0.1", 0))
         self.peer.settimeout(TIMEOUT)
-        if netdev:
+        if tap_queues:
+            net = ["-netdev", f"tap,id=n0,queues={tap_queues},script=no,downscript=no"]
+            device = f"netdev=n0,{device}"
+        elif netdev:
             port = self.net_port = free_port()
             net = ["-netdev", "dgram,id=n0,local.type=inet,local.host=127.0.0.1,"
                    f"local.port={port},remote.type=inet,remote.host=127.0.0.1,"
@@ -95,10 +99,15 @@ class Emulator:
              f"romfile=,ioeventfd=off,{device}".rstrip(","),
              *args, *(["-incoming", incoming] if incoming else [])],
             stderr=subprocess.PIPE, text=True, pass_fds=pass_fds)
-        self.qtest.accept(self.process)
-        self.qmp.accept(self.process)
-        self.qmp.line()
-        self.command("qmp_capabilities")
+        try:
+            self.qtest.accept(self.process)
+            self.qmp.accept(self.process)
+            self.qmp.line()
+            self.command("qmp_capabilities")
+        except BaseException:
+            self.process.kill()
+            self.process.wait()
+            raise
 
     def path(self, name):
         return os.path.join(self.folder.name, name)
@@ -223,9 +232,10 @@ class Driver:
     """A driver with split or packed rings of 64 entries."""
     SIZE = 64
 
-    def __init__(self, emulator, features, packed=False):
+    def __init__(self, emulator, features, packed=False, pairs=1):
         self.e, self.features, self.packed = emulator, features, packed
-        self.avail = [0, 0, 0]
+        self.ctrl = 2 * pairs
+        self.avail = [0] * (2 * pairs + 1)
 
     def common(self, offset, size, value=None):
         if value is None:
@@ -239,8 +249,9 @@ class Driver:
         e.config(0x24, 0)
         e.config(0x04, 0x106)
         if vectors:
-            for v in range(4):
-                e.write(MSIX + 16 * v, struct.pack("<QII", MESSAGES + 4 * v, 0x1000 + v, v == 3))
+            for v in range(self.ctrl + 2):
+                e.write(MSIX + 16 * v, struct.pack("<QII", MESSAGES + 4 * v, 0x1000 + v,
+                                                   v == self.ctrl + 1))
             e.config(0x98, e.config(0x98) | 0x80000000)
         self.common(0x14, 1, 0)
         self.common(0x14, 1, 3)
@@ -256,8 +267,8 @@ class Driver:
         self.common(0x14, 1, 11)
         assert self.common(0x14, 1) == 11
         if vectors:
-            self.common(0x10, 2, 3)
-        for queue in (RX, TX, CTRL):
+            self.common(0x10, 2, self.ctrl + 1)
+        for queue in range(self.ctrl + 1):
             self.common(0x16, 2, queue)
             self.common(0x18, 2, self.SIZE)
             if vectors:
@@ -329,12 +340,12 @@ class Driver:
         at = BUFFERS + 0x70000
         self.e.write(at, bytes([klass, command]) + data)
         self.e.write(at + 0x800, b"\xff")
-        used = self.used(CTRL)
+        used = self.used(self.ctrl)
         parts = [(at, 2, False), (at + 2, len(data), False), (at + 0x800, 1, True)]
-        self.add(CTRL, parts)
-        self.notify(CTRL)
+        self.add(self.ctrl, parts)
+        self.notify(self.ctrl)
         deadline = time.monotonic() + TIMEOUT
-        while self.used(CTRL) == used:
+        while self.used(self.ctrl) == used:
             assert time.monotonic() < deadline, "no answer to a command"
         assert self.e.read(at + 0x800, 1) == b"\0", "command failed"
 
@@ -346,12 +357,12 @@ class Driver:
         for half in (0, 1):
             self.common(0x08, 4, half)
             seen[f"features {half}"] = self.common(0x0c, 4)
-        for queue in (RX, TX, CTRL):
+        for queue in range(self.ctrl + 1):
             self.common(0x16, 2, queue)
             seen[f"queue {queue}"] = [self.common(at, size) for at, size in (
                 (0x18, 2), (0x1a, 2), (0x1c, 2), (0x20, 4), (0x24, 4), (0x28, 4), (0x2c, 4),
                 (0x30, 4), (0x34, 4))]
-        seen["msix"] = self.e.read(MSIX, 64)
+        seen["msix"] = self.e.read(MSIX, 16 * (self.ctrl + 2))
         seen["pending"] = self.e.read(MSIX + 0x800, 8)
         return seen
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Migration between two processes of ours: every way, every ending, RAM under writes, waiting and
 parked packets."""
+import contextlib
 import os
 import socket
 import struct
@@ -368,6 +369,9 @@ def no_write_is_lost(*args, shared=None, cap=False):
             for i in range(8):
                 a.put(SCRATCH + (number * 8191 % (4 << 20) & ~7), number, 8)
                 number += 1
+            if number == 20000:  # enough of it: whatever the writer's speed, let it end
+                a.command("migrate-set-parameters", **{"max-bandwidth": 0,
+                                                       "downtime-limit": 2000})
         stop.set()
         thread.join()
         assert a.wait_migration("completed", "failed")["status"] == "completed"
@@ -514,15 +518,16 @@ def parked_packets_are_neither_lost_nor_sent_twice():
         listeners = [socket.socket(socket.AF_UNIX) for _ in range(2)]
         paths = [f"/tmp/swnic-parked-{os.getpid()}-{i}" for i in range(2)]
         emulators, peers = [], []
+        stack = contextlib.ExitStack()
         try:
             for i in range(2):
                 listeners[i].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
                 listeners[i].bind(paths[i])
                 listeners[i].listen()
-                emulators.append(start(
+                emulators.append(stack.enter_context(start(
                     "-netdev", f"stream,id=n0,server=off,addr.type=unix,addr.path={paths[i]}",
                     netdev=False, device="netdev=n0," + ("packed=on" if packed else ""),
-                    incoming="defer" if i else None))
+                    incoming="defer" if i else None)))
                 peers.append(listeners[i].accept()[0])
             a, b = emulators
             driver = m.Driver(a, features, packed=packed)
@@ -540,13 +545,11 @@ def parked_packets_are_neither_lost_nor_sent_twice():
                   f"{len(more)} the destination")
             assert got + more == sent, ([f[20] for f in got], [f[20] for f in more])
         finally:
-            for e in emulators:
-                e.close()
             for s in (*listeners, *peers):
-                s.close()
+                stack.callback(s.close)
             for path in paths:
-                if os.path.exists(path):
-                    os.unlink(path)
+                stack.callback(Path(path).unlink, missing_ok=True)
+            stack.close()
 
 
 @test

@@ -25,8 +25,24 @@ STATES = {
     "rings": (BASIC + [m.F_MRG_RXBUF, m.F_EVENT_IDX, m.F_INDIRECT], ""),
     "filter": (BASIC + CTRL + [m.F_MRG_RXBUF], ""),
     "waiting": (BASIC + [m.F_MRG_RXBUF, m.F_EVENT_IDX], "tx=timer,x-txtimer=1500000000"),
+    "multiqueue": (BASIC + CTRL + [m.F_MQ, m.F_MRG_RXBUF], "mq=on,vectors=6"),
+    "multiqueue-not-taken": (BASIC + CTRL, "mq=on,vectors=6"),
+    "rss": (BASIC + CTRL + [m.F_MQ, m.F_RSS, m.F_MRG_RXBUF], "mq=on,rss=on,vectors=6"),
     "packed": (BASIC + [m.F_PACKED, m.F_MRG_RXBUF], "packed=on,tx=timer,x-txtimer=1500000000"),
 }
+
+
+TAP = ("multiqueue", "multiqueue-not-taken", "rss")  # these need a back end with two queues
+
+
+def emulator(command, ours, name, **kwargs):
+    return m.Emulator(command, device=properties(STATES[name][1], ours),
+                      tap_queues=2 if name in TAP else 0, **kwargs)
+
+
+def new_driver(e, features):
+    return m.Driver(e, mask(features), packed=m.F_PACKED in features,
+                    pairs=2 if m.F_MQ in features else 1)
 
 
 def mask(bits):
@@ -41,8 +57,8 @@ def drive(e, name, features):
     """Brings the device into the state; the driver, or None."""
     if features is None:
         return None, []
-    driver = m.Driver(e, mask(features), packed=m.F_PACKED in features)
-    driver.start()
+    driver = new_driver(e, features)
+    driver.start(vectors=name != "multiqueue-not-taken")
     waiting = []
     if name in ("rings", "waiting", "packed"):
         for i in range(3):
@@ -59,6 +75,11 @@ def drive(e, name, features):
         waiting = [driver.send(2), driver.send(3)]
         driver.notify(m.TX)
         assert e.receive(20) is None
+    if name == "multiqueue":
+        driver.control(4, 0, b"\2\0")  # two pairs
+    if name == "rss":
+        driver.control(4, 1, (0x3f).to_bytes(4, "little") + b"\3\0" + b"\0\0" +
+                       b"\0\0\1\0\1\0\0\0" + b"\2\0" + bytes([40]) + bytes(range(40)))
     if name == "filter":
         driver.control(0, 0, b"\0")  # promiscuous off
         driver.control(0, 1, b"\1")  # all multicast on
@@ -90,7 +111,7 @@ def observe(e, driver, with_vlans):
     seen = {"filter": rx_filter(e, with_vlans)}
     if driver:
         seen.update(driver.registers())
-        seen["used"] = [driver.used(q) for q in (m.RX, m.TX, m.CTRL)]
+        seen["used"] = [driver.used(q) for q in range(driver.ctrl + 1)]
     return seen
 
 
@@ -100,16 +121,15 @@ def expect_equal(what, before, after):
 
 
 def load(command, ours, name, stream, before, with_vlans):
-    features, extra = STATES[name]
+    features = STATES[name][0]
     path = Path(f"/tmp/swnic-compat-{os.getpid()}")
     path.write_bytes(stream)
     try:
-        with m.Emulator(command, device=properties(extra, ours),
-                        incoming=f"exec:cat {path}") as e:
+        with emulator(command, ours, name, incoming=f"exec:cat {path}") as e:
             info = e.wait_migration("completed", "failed")
             assert info["status"] == "completed", (info, e.close())
             e.wait_running()
-            driver = features and m.Driver(e, mask(features), packed=m.F_PACKED in features)
+            driver = features and new_driver(e, features)
             after = observe(e, driver, with_vlans)
             expect_equal(f"{name}, loaded by {'us' if ours else 'QEMU'}", before["seen"], after)
             for frame in before["waiting"]:
@@ -135,8 +155,8 @@ def expect_traffic(e, driver, sent):
 
 
 def take(command, ours, name):
-    features, extra = STATES[name]
-    with m.Emulator(command, device=properties(extra, ours)) as e:
+    features = STATES[name][0]
+    with emulator(command, ours, name) as e:
         driver, waiting = drive(e, name, features)
         seen = {vlans: observe(e, driver, vlans) for vlans in (False, True)}
         return {"seen": seen, "waiting": waiting, "stream": e.save()}
