@@ -25,6 +25,8 @@ const NetBackend net_backends[] = {
     {"stream", "frames over a stream socket", net_init_stream},
     {"dgram", "frames over a datagram socket", net_init_dgram},
     {"socket", "the same with older options", net_init_socket},
+    {"vhost-user", "packets moved by another process (DPDK, passt), which shares the guest's memory",
+     net_init_vhost_user},
     {"hubport", "a port of a software hub", net_init_hubport},
     {NULL},
 };
@@ -156,7 +158,10 @@ static gboolean init_options(json_object *options, QapiInput input, GError **err
 
 gboolean net_add_netdev(json_object *options, GError **errp)
 {
-    return init_options(options, QAPI_INPUT_JSON, errp);
+    net_at_run_time = true;
+    gboolean ok = init_options(options, QAPI_INPUT_JSON, errp);
+    net_at_run_time = false;
+    return ok;
 }
 
 gboolean net_init_netdev(json_object *options, GError **errp)
