@@ -69,8 +69,8 @@ static VhostBackend *queue_vhost(const char *id, const NetdevTapOptions *o, cons
                                  int tap, GError **errp)
 {
     int fd = open_vhost(o, given, errp);
-    VhostBackend *b = fd >= 0 ? vhost_kernel_new(id, fd, tap, o->has_poll_us ? o->poll_us : 0, errp)
-                              : NULL;
+    VhostBackend *b =
+        fd >= 0 ? vhost_kernel_new(id, fd, tap, o->has_poll_us ? o->poll_us : 0, errp) : NULL;
 
     if (fd >= 0 && !b && !given) {
         close(fd);
@@ -89,8 +89,8 @@ static void free_vhosts(GPtrArray *vhosts)
     g_ptr_array_set_size(vhosts, 0);
 }
 
-static gboolean open_all(const char *id, const NetdevTapOptions *o, GArray *devs,
-                         GPtrArray *vhosts, GError **errp)
+static gboolean open_all(const char *id, const NetdevTapOptions *o, GArray *devs, GPtrArray *vhosts,
+                         GError **errp)
 {
     g_auto(GStrv) given = o->vhostfd    ? g_strsplit(o->vhostfd, ":", 1)
                           : o->vhostfds ? g_strsplit(o->vhostfds, ":", -1)
@@ -101,8 +101,8 @@ static gboolean open_all(const char *id, const NetdevTapOptions *o, GArray *devs
                          devs->len, g_strv_length(given));
     }
     for (unsigned i = 0; i < devs->len; i++) {
-        VhostBackend *b = queue_vhost(id, o, given ? given[i] : NULL,
-                                      g_array_index(devs, TapDevice, i).fd, errp);
+        VhostBackend *b =
+            queue_vhost(id, o, given ? given[i] : NULL, g_array_index(devs, TapDevice, i).fd, errp);
 
         if (!b) {
             free_vhosts(vhosts);
@@ -113,8 +113,8 @@ static gboolean open_all(const char *id, const NetdevTapOptions *o, GArray *devs
     return true;
 }
 
-gboolean tap_open_vhosts(const char *id, const NetdevTapOptions *o, GArray *devs,
-                         GPtrArray *vhosts, GError **errp)
+gboolean tap_open_vhosts(const char *id, const NetdevTapOptions *o, GArray *devs, GPtrArray *vhosts,
+                         GError **errp)
 {
     GError *err = NULL;
 
@@ -122,8 +122,10 @@ gboolean tap_open_vhosts(const char *id, const NetdevTapOptions *o, GArray *devs
         return true;
     }
     if (o->has_vhostforce && o->vhostforce) {
-        g_propagate_prefixed_error(errp, err, "netdev '%s': vhost-net requested but could not be "
-                                   "initialized: ", id);
+        g_propagate_prefixed_error(errp, err,
+                                   "netdev '%s': vhost-net requested but could not be "
+                                   "initialized: ",
+                                   id);
         return false;
     }
     warn_report("netdev '%s': vhost-net requested but could not be initialized: %s; the device "

@@ -15,11 +15,11 @@
 #include "util/iov.h"
 #include "vhost/vhost.h"
 
-#define QUEUES_MAX         256
-#define RUN_TIME_WAIT_MS   5000 /* for a connection, when the monitor adds a netdev */
-#define RARP_FRAME_SIZE    60
-#define ETHERTYPE_OFFSET   12
-#define SOURCE_MAC_OFFSET  6
+#define QUEUES_MAX        256
+#define RUN_TIME_WAIT_MS  5000 /* for a connection, when the monitor adds a netdev */
+#define RARP_FRAME_SIZE   60
+#define ETHERTYPE_OFFSET  12
+#define SOURCE_MAC_OFFSET 6
 
 typedef struct VhostUserClient {
     NetClient nc;
@@ -170,17 +170,16 @@ gboolean net_init_vhost_user(const Netdev *netdev, GError **errp)
     }
     first = (VhostUserClient *)net_client_new_queue(&vhost_user_ops, "vhost-user", netdev->id, 0);
     events.opaque = first->nc.name;
-    b = vhost_user_new(netdev->id, chr, (unsigned)queues,
-                       net_at_run_time ? RUN_TIME_WAIT_MS : -1, &events, errp);
+    b = vhost_user_new(netdev->id, chr, (unsigned)queues, net_at_run_time ? RUN_TIME_WAIT_MS : -1,
+                       &events, errp);
     if (!b) {
         net_client_delete(&first->nc);
         return false;
     }
     for (unsigned i = 0; i < queues; i++) {
-        VhostUserClient *c =
-            i == 0 ? first
-                   : (VhostUserClient *)net_client_new_queue(&vhost_user_ops, "vhost-user",
-                                                             netdev->id, i);
+        VhostUserClient *c = i == 0 ? first
+                                    : (VhostUserClient *)net_client_new_queue(
+                                          &vhost_user_ops, "vhost-user", netdev->id, i);
 
         c->backend = b;
         net_set_info(&c->nc, "vhost-user%u to %s", i, o->chardev);

@@ -170,9 +170,8 @@ static unsigned read_max_regions(void)
 {
     g_autofree char *text = NULL;
 
-    return g_file_get_contents(MAX_REGIONS_FILE, &text, NULL, NULL)
-               ? (unsigned)MAX(atoi(text), 1)
-               : DEFAULT_MAX_REGIONS;
+    return g_file_get_contents(MAX_REGIONS_FILE, &text, NULL, NULL) ? (unsigned)MAX(atoi(text), 1)
+                                                                    : DEFAULT_MAX_REGIONS;
 }
 
 VhostBackend *vhost_kernel_new(const char *name, int fd, int tap, uint32_t poll_us, GError **errp)

@@ -89,8 +89,7 @@ static gboolean receive_answer(VhostUser *u, uint32_t request, VhostUserPayload 
 static gboolean is_connected(VhostUser *u, GError **errp)
 {
     return (chardev_is_open(u->chr) && !bh_pending(u->drop_bh)) ||
-           error_set(errp, "netdev '%s': the vhost-user back end is not connected",
-                     u->parent.name);
+           error_set(errp, "netdev '%s': the vhost-user back end is not connected", u->parent.name);
 }
 
 gboolean vhost_user_tell(VhostUser *u, uint32_t request, const void *payload, uint32_t size,

@@ -2,7 +2,7 @@
  * The vhost-user front end as a VhostBackend: rings and guest memory are handed to another process
  * over a UNIX socket (QEMU's docs/interop/vhost-user.rst).
  *
- * A connection begins with negotiation (features, protocol features, number of queues, owner).  Only
+ * A connection begins with negotiation (features, protocol features, number of queues, owner). Only
  * one that went well is `connected`.  One whose features are all zero, are fewer than what the
  * device has offered its driver, or that has too few queues, is refused: closed, and the chardev
  * tries again (reconnect) or waits for the next (server).  After the connection is lost the rings
@@ -26,7 +26,7 @@
     (P(MQ) | P(LOG_SHMFD) | P(RARP) | P(REPLY_ACK) | P(NET_MTU) | P(BACKEND_REQ) | P(CONFIG) |     \
      P(INFLIGHT_SHMFD) | P(RESET_DEVICE) | P(CONFIGURE_MEM_SLOTS) | P(STATUS))
 
-#define MAX_SLOTS      512
+#define MAX_SLOTS 512
 #define STATUS_RUNNING                                                                             \
     (VIRTIO_CONFIG_S_ACKNOWLEDGE | VIRTIO_CONFIG_S_DRIVER | VIRTIO_CONFIG_S_FEATURES_OK |          \
      VIRTIO_CONFIG_S_DRIVER_OK)
@@ -213,9 +213,8 @@ static gboolean user_prepare(VhostBackend *b, unsigned max_num, GError **errp)
     if (u->inflight_fd < 0 && !get_inflight(u, max_num, errp)) {
         return FALSE;
     }
-    return u->inflight_fd < 0 ||
-           vhost_user_tell(u, VHOST_USER_SET_INFLIGHT_FD, &u->inflight, sizeof(u->inflight),
-                           &u->inflight_fd, 1, errp);
+    return u->inflight_fd < 0 || vhost_user_tell(u, VHOST_USER_SET_INFLIGHT_FD, &u->inflight,
+                                                 sizeof(u->inflight), &u->inflight_fd, 1, errp);
 }
 
 static gboolean user_run(VhostBackend *b, GError **errp)
@@ -359,8 +358,7 @@ static bool link_is_up(VhostUser *u)
     struct virtio_net_config config = {0};
     unsigned size = offsetof(struct virtio_net_config, max_virtqueue_pairs);
 
-    if (!u->parent.has_config ||
-        vhost_user_get_config(&u->parent, &config, size) < size) {
+    if (!u->parent.has_config || vhost_user_get_config(&u->parent, &config, size) < size) {
         return true;
     }
     return GUINT16_FROM_LE(config.status) & VIRTIO_NET_S_LINK_UP;
@@ -403,9 +401,9 @@ static gboolean negotiate_protocol(VhostUser *u, GError **errp)
         return FALSE;
     }
     if (max_queues < u->queues) {
-        return error_set(errp,
-                         "netdev '%s': queues=%u, but the vhost-user back end has %" G_GUINT64_FORMAT,
-                         u->parent.name, u->queues, max_queues);
+        return error_set(
+            errp, "netdev '%s': queues=%u, but the vhost-user back end has %" G_GUINT64_FORMAT,
+            u->parent.name, u->queues, max_queues);
     }
     if (vhost_user_has(u, VHOST_USER_PROTOCOL_F_CONFIGURE_MEM_SLOTS)) {
         if (!vhost_user_ask_u64(u, VHOST_USER_GET_MAX_MEM_SLOTS, &max_slots, errp)) {
@@ -460,8 +458,8 @@ static gboolean negotiate(VhostUser *u, GError **errp)
          !vhost_user_open_requests(u, errp))) {
         return FALSE;
     }
-    b->has_config = vhost_user_has(u, VHOST_USER_PROTOCOL_F_CONFIG) &&
-                    (features >> VIRTIO_NET_F_STATUS & 1);
+    b->has_config =
+        vhost_user_has(u, VHOST_USER_PROTOCOL_F_CONFIG) && (features >> VIRTIO_NET_F_STATUS & 1);
     return TRUE;
 }
 

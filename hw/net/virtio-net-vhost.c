@@ -118,7 +118,6 @@ VirtioFeatures virtio_net_vhost_features(VirtIONet *n, VirtioFeatures features, 
 
 /* --- starting and stopping either way --- */
 
-
 static void pairs_start(void *opaque)
 {
     VirtIONet *n = opaque;
@@ -220,8 +219,8 @@ static gboolean vhosts_start(VirtIONet *n, GError **errp)
 
         vhost_dev_set_features(dev, caps.vnet_hdr ? 0 : UINT64_C(1) << VHOST_NET_F_VIRTIO_NET_HDR,
                                offloads_off(n));
-        vhost_dev_set_mtu(dev, virtio_has_feature(&n->parent_obj, VIRTIO_NET_F_MTU) ? n->conf.mtu
-                                                                                    : 0);
+        vhost_dev_set_mtu(dev,
+                          virtio_has_feature(&n->parent_obj, VIRTIO_NET_F_MTU) ? n->conf.mtu : 0);
         vhost_dev_set_limit(dev, 2 * n->present_pairs);
         vhost_dev_enable_pairs(dev, n->ctrl.queue_pairs, NULL);
         if (!vhost_dev_start(dev, errp)) {

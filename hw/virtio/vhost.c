@@ -180,8 +180,7 @@ static gboolean log_tell(VhostDev *dev, GError **errp)
         VhostQueue *q = &dev->queues[i];
 
         q->vring.log = on;
-        if (q->started &&
-            !dev->backend->ops->vring_set_addr(dev->backend, i, &q->vring, errp)) {
+        if (q->started && !dev->backend->ops->vring_set_addr(dev->backend, i, &q->vring, errp)) {
             return FALSE;
         }
     }
@@ -300,8 +299,8 @@ static void take_back(VhostQueue *q, uint32_t base)
         /* Back ends of old say the first only: all that they took they have used. */
         virtqueue_set_indices(vq, avail, used ? used : avail);
     } else {
-        uint16_t used = __atomic_load_n((uint16_t *)(uintptr_t)(q->vring.used + 2),
-                                        __ATOMIC_ACQUIRE);
+        uint16_t used =
+            __atomic_load_n((uint16_t *)(uintptr_t)(q->vring.used + 2), __ATOMIC_ACQUIRE);
 
         virtqueue_set_indices(vq, (uint16_t)base, used);
     }
@@ -314,8 +313,8 @@ static void take_back_lost(VhostQueue *q)
         /* The ring itself does not say it; where it was handed over is the best that is known. */
         take_back(q, q->vring.base);
     } else {
-        uint16_t used = __atomic_load_n((uint16_t *)(uintptr_t)(q->vring.used + 2),
-                                        __ATOMIC_ACQUIRE);
+        uint16_t used =
+            __atomic_load_n((uint16_t *)(uintptr_t)(q->vring.used + 2), __ATOMIC_ACQUIRE);
 
         virtqueue_set_indices(ring_of(q), used, used);
     }
@@ -494,8 +493,7 @@ static gboolean start(VhostDev *dev, GError **errp)
     unsigned num = longest_ring(dev);
 
     return set_features(dev, errp) && set_memory(dev, errp) &&
-           (!num || b->ops->prepare(b, num, errp)) &&
-           (!logging || dev_log_start(dev, errp)) &&
+           (!num || b->ops->prepare(b, num, errp)) && (!logging || dev_log_start(dev, errp)) &&
            (!dev->mtu || !b->ops->set_mtu || b->ops->set_mtu(b, dev->mtu, errp)) &&
            start_queues(dev, errp) && b->ops->run(b, errp);
 }
