@@ -15,7 +15,7 @@ struct VhostUser {
     unsigned queues; /* pairs */
     bool told_up;    /* what the owner was told last */
     bool in_use;     /* constructed: the owner is told of changes */
-    bool told_why;   /* why connections are refused was said */
+    char *refusal;   /* why the last connection was refused; NULL: it was not */
     BottomHalf *drop_bh;
     /* of this connection */
     uint64_t protocol_features;

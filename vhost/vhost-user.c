@@ -470,14 +470,15 @@ static void opened(VhostUser *u)
 
     if (!negotiate(u, &err)) {
         /* Said once, however often a reconnecting chardev tries. */
-        if (!u->told_why) {
-            warn_report("%s; the connection is refused", err ? err->message : b->name);
-            u->told_why = true;
+        if (g_strcmp0(u->refusal, err->message)) {
+            warn_report("%s; the connection is refused", err->message);
+            g_free(u->refusal);
+            u->refusal = g_strdup(err->message);
         }
         chardev_disconnect(u->chr);
         return;
     }
-    u->told_why = false;
+    g_clear_pointer(&u->refusal, g_free);
     b->connected = true;
     b->connection++;
     tell_link(u, link_is_up(u));
@@ -531,6 +532,7 @@ static void user_free(VhostBackend *b)
     vhost_user_close_requests(u);
     forget_inflight(u);
     bh_delete(u->drop_bh);
+    g_free(u->refusal);
     g_free(u->slots);
     g_free(b->name);
     g_free(u);
@@ -581,7 +583,12 @@ VhostBackend *vhost_user_new(const char *name, Chardev *chr, unsigned queues, in
     chardev_attach(chr, &handlers, u, NULL);
     while (!b->connected) {
         if (!chardev_wait_open(chr, timeout_ms, errp)) {
-            g_prefix_error(errp, "netdev '%s': ", name);
+            if (u->refusal) {
+                g_clear_error(errp);
+                error_set(errp, "%s", u->refusal);
+            } else {
+                g_prefix_error(errp, "netdev '%s': ", name);
+            }
             user_free(b);
             return NULL;
         }
