@@ -219,7 +219,7 @@ VirtioFeatures virtio_net_get_features(VirtIODevice *vdev, VirtioFeatures wanted
         if (f->property && (wanted & ~offered & VIRTIO_FEATURE(f->bit)) &&
             property_was_set(OBJECT(n), f->property)) {
             feature_error(
-                n, f, feature_is_possible(f, wanted, caps_to_bits(&caps), n->conf.soft_offloads),
+                n, f, feature_is_possible(f, wanted, caps_to_bits(&caps), soft),
                 errp);
             return offered;
         }
