@@ -136,7 +136,7 @@ static gboolean check_refused(json_object *options, GError **errp)
         {"netmap", "there are no netmap ports; use tap"},
         {"af-xdp", "there are no XDP sockets; use tap"},
         {"vhost-vdpa", "there is no vDPA device to hand the rings to; use tap"},
-        {"passt", "start passt and use stream with its socket"},
+        {"passt", "start passt and use stream or vhost-user with its socket"},
         {"nic", "a NIC is a -device"},
     };
     const char *type = json_member_string(options, "type");

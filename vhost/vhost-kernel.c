@@ -70,9 +70,9 @@ static gboolean kernel_set_memory(VhostBackend *b, const VhostRegion *regions, u
 
 static gboolean kernel_set_log(VhostBackend *b, const VhostLog *log, GError **errp)
 {
-    __u64 base = log ? (uintptr_t)log->bits : 0;
+    __u64 base = (uintptr_t)log->bits;
 
-    return !log || CALL((VhostKernel *)b, VHOST_SET_LOG_BASE, &base, errp);
+    return CALL((VhostKernel *)b, VHOST_SET_LOG_BASE, &base, errp);
 }
 
 static gboolean kernel_prepare(VhostBackend *b, unsigned max_num, GError **errp)
@@ -80,8 +80,8 @@ static gboolean kernel_prepare(VhostBackend *b, unsigned max_num, GError **errp)
     return TRUE;
 }
 
-static gboolean kernel_vring_set_addr(VhostBackend *b, unsigned index, const VhostVring *vring,
-                                      GError **errp)
+static gboolean set_vring_addr(VhostBackend *b, unsigned index, const VhostVring *vring,
+                               GError **errp)
 {
     struct vhost_vring_addr addr = {
         .index = index,
@@ -120,8 +120,7 @@ static gboolean kernel_vring_start(VhostBackend *b, unsigned index, const VhostV
     struct vhost_vring_file err = {.index = index, .fd = vring->err};
 
     return CALL(k, VHOST_SET_VRING_NUM, &num, errp) && CALL(k, VHOST_SET_VRING_BASE, &base, errp) &&
-           kernel_vring_set_addr(b, index, vring, errp) &&
-           CALL(k, VHOST_SET_VRING_KICK, &kick, errp) &&
+           set_vring_addr(b, index, vring, errp) && CALL(k, VHOST_SET_VRING_KICK, &kick, errp) &&
            CALL(k, VHOST_SET_VRING_CALL, &notify, errp) &&
            CALL(k, VHOST_SET_VRING_ERR, &err, errp) && set_poll(k, index, errp) &&
            set_backend(k, index, k->tap, errp);
@@ -160,7 +159,6 @@ static const VhostBackendOps kernel_ops = {
     .set_log = kernel_set_log,
     .prepare = kernel_prepare,
     .vring_start = kernel_vring_start,
-    .vring_set_addr = kernel_vring_set_addr,
     .vring_stop = kernel_vring_stop,
     .run = kernel_run,
     .free = kernel_free,

@@ -164,9 +164,6 @@ static gboolean user_set_log(VhostBackend *b, const VhostLog *log, GError **errp
     VhostUser *u = from_backend(b);
     VhostUserPayload payload = {0};
 
-    if (!log) {
-        return TRUE;
-    }
     if (!vhost_user_has(u, VHOST_USER_PROTOCOL_F_LOG_SHMFD) ||
         !(b->features >> VHOST_F_LOG_ALL & 1)) {
         return error_set(errp, "netdev '%s': the vhost-user back end cannot log what it writes",
@@ -253,8 +250,8 @@ static gboolean user_set_mtu(VhostBackend *b, uint16_t mtu, GError **errp)
 
 /* --- rings --- */
 
-static gboolean user_vring_set_addr(VhostBackend *b, unsigned index, const VhostVring *vring,
-                                    GError **errp)
+static gboolean set_vring_addr(VhostBackend *b, unsigned index, const VhostVring *vring,
+                               GError **errp)
 {
     VhostUserVringAddr addr = {
         .index = index,
@@ -292,7 +289,7 @@ static gboolean user_vring_start(VhostBackend *b, unsigned index, const VhostVri
     u->vrings_started |= index < 64 ? UINT64_C(1) << index : 0;
     return tell_state(u, VHOST_USER_SET_VRING_NUM, index, vring->num, errp) &&
            tell_state(u, VHOST_USER_SET_VRING_BASE, index, vring->base, errp) &&
-           user_vring_set_addr(b, index, vring, errp) &&
+           set_vring_addr(b, index, vring, errp) &&
            tell_fd(u, VHOST_USER_SET_VRING_KICK, index, vring->kick, errp) &&
            tell_fd(u, VHOST_USER_SET_VRING_CALL, index, vring->call, errp) &&
            tell_fd(u, VHOST_USER_SET_VRING_ERR, index, vring->err, errp);
@@ -547,7 +544,6 @@ static const VhostBackendOps user_ops = {
     .set_log = user_set_log,
     .prepare = user_prepare,
     .vring_start = user_vring_start,
-    .vring_set_addr = user_vring_set_addr,
     .vring_stop = user_vring_stop,
     .vring_enable = user_vring_enable,
     .run = user_run,

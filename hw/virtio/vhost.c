@@ -167,81 +167,41 @@ static void log_sync(VhostDev *dev)
     }
 }
 
-/* Tells a started back end of a log that came or goes. */
-static gboolean log_tell(VhostDev *dev, GError **errp)
-{
-    bool on = dev->log.bits != NULL;
-
-    if (!dev->backend->ops->set_log(dev->backend, on ? &dev->log : NULL, errp) ||
-        !set_features(dev, errp)) {
-        return FALSE;
-    }
-    for (unsigned i = 0; i < dev->count; i++) {
-        VhostQueue *q = &dev->queues[i];
-
-        q->vring.log = on;
-        if (q->started && !dev->backend->ops->vring_set_addr(dev->backend, i, &q->vring, errp)) {
-            return FALSE;
-        }
-    }
-    return TRUE;
-}
-
+/* Before the rings are started. */
 static gboolean dev_log_start(VhostDev *dev, GError **errp)
 {
+    g_autoptr(GError) err = NULL;
+
     if (!log_alloc(dev, errp)) {
         return FALSE;
     }
-    if (log_tell(dev, errp)) {
+    if (dev->backend->ops->set_log(dev->backend, &dev->log, &err) && set_features(dev, &err)) {
         return TRUE;
     }
     log_free(dev);
+    if (dev->backend->ops->needs_shared_memory && dev->backend->connected) {
+        return set_features(dev, errp); /* without a log: see vhost_set_logging() */
+    }
+    g_propagate_error(errp, g_steal_pointer(&err));
     return FALSE;
 }
 
+/* After the rings are stopped. */
 static void dev_log_stop(VhostDev *dev)
 {
-    VhostLog old = dev->log;
-
-    if (!old.bits) {
-        return;
-    }
-    /* Told first: until then the back end writes to it. */
-    dev->log = (VhostLog){.fd = -1};
-    if (dev->started && !vhost_dev_lost(dev)) {
-        log_tell(dev, NULL);
-    }
-    dev->log = old;
     log_sync(dev);
     log_free(dev);
 }
 
-gboolean vhost_log_start(GError **errp)
+void vhost_set_logging(bool on)
 {
-    logging = true;
-    for (unsigned i = 0; devices && i < devices->len; i++) {
-        VhostDev *dev = devices->pdata[i];
-
-        if (dev->started && !dev->log.bits && !vhost_dev_lost(dev) && !dev_log_start(dev, errp)) {
-            vhost_log_stop();
-            return FALSE;
-        }
-    }
-    return TRUE;
+    logging = on;
 }
 
 void vhost_log_sync(void)
 {
     for (unsigned i = 0; devices && i < devices->len; i++) {
         log_sync(devices->pdata[i]);
-    }
-}
-
-void vhost_log_stop(void)
-{
-    logging = false;
-    for (unsigned i = 0; devices && i < devices->len; i++) {
-        dev_log_stop(devices->pdata[i]);
     }
 }
 

@@ -52,15 +52,12 @@ typedef struct VhostBackendOps {
     gboolean (*set_features)(VhostBackend *b, uint64_t features, GError **errp);
     gboolean (*set_memory)(VhostBackend *b, const VhostRegion *regions, unsigned count,
                            GError **errp);
-    /* NULL: no more log. */
+    /* Until the next start; logging itself begins with VHOST_F_LOG_ALL. */
     gboolean (*set_log)(VhostBackend *b, const VhostLog *log, GError **errp);
     /* Before the first ring is started. @max_num: entries of the longest. */
     gboolean (*prepare)(VhostBackend *b, unsigned max_num, GError **errp);
     gboolean (*vring_start)(VhostBackend *b, unsigned index, const VhostVring *vring,
                             GError **errp);
-    /* The ring's addresses again, with vring->log changed. */
-    gboolean (*vring_set_addr)(VhostBackend *b, unsigned index, const VhostVring *vring,
-                               GError **errp);
     /* When it returns, the ring is not touched any more; *base: where it stopped. */
     gboolean (*vring_stop)(VhostBackend *b, unsigned index, uint32_t *base, GError **errp);
     /* Ring in use by the driver; NULL: nothing to say. */

@@ -733,6 +733,71 @@ static void test_silent(void)
     start_after((VuMode[]){VU_SILENT, VU_NORMAL}, 2);
 }
 
+/* --- migration --- */
+
+static void wait_migrated(Emulator *e)
+{
+    for (unsigned ms = 0;; ms++) {
+        json_object *info = launch_qmp(e, "query-migrate", NULL);
+        g_autofree char *status = g_strdup(launch_string(info, "status"));
+
+        json_object_put(info);
+        if (!g_strcmp0(status, "completed")) {
+            return;
+        }
+        g_assert_cmpstr(status, !=, "failed");
+        g_assert_cmpuint(ms, <, RIG_TIMEOUT_MS);
+        g_usleep(1000);
+    }
+}
+
+/* To another emulator with a back end of its own, which goes on where the first one stopped. */
+static void test_migrate(void)
+{
+    VuConfig config = {.protocol_features = ALL_PROTOCOL};
+    Vu vu = {0};
+    VuBackend *second;
+
+    open_started(&vu, &config, "", NULL);
+    for (unsigned i = 0; i < 7; i++) {
+        expect_working(&vu);
+    }
+
+    g_autofree char *path = g_build_filename(vu.dir, "2", NULL);
+    g_autofree char *stream = g_build_filename(vu.dir, "stream", NULL);
+
+    launch_do(vu.rig->emulator, "migrate", "{'uri': 'file:%s'}", stream);
+    wait_migrated(vu.rig->emulator);
+    g_assert_true(vu_wait(vu.backend, vu_is_started, 0));
+    /* What the back end wrote meanwhile it logged. */
+    g_assert_cmpuint(count_of(&vu, VHOST_USER_SET_LOG_BASE), ==, 1);
+    g_assert_true(vu_lock(vu.backend)->features >> VHOST_F_LOG_ALL & 1);
+    vu_unlock(vu.backend);
+
+    second = vu_backend_new(path, &config);
+
+    /* RAM has the name that the rig's has (guest/emulator.c). */
+    Emulator *e = launch(NULL,
+                         "-nodefaults -object memory-backend-memfd,id=swnicram,size=128M "
+                         "-machine pc,memory-backend=swnicram -chardev socket,id=c0,path=%s "
+                         "-netdev vhost-user,id=n0,chardev=c0 "
+                         "-device virtio-net-pci,id=nic0,addr=04.0,romfile=,netdev=n0 "
+                         "-incoming defer",
+                         path);
+    launch_do(e, "migrate-incoming", "{'uri': 'file:%s'}", stream);
+    wait_migrated(e);
+    launch_do(e, "cont", NULL);
+    g_assert_true(vu_wait(second, vu_is_started, RX_TX));
+    g_assert_cmpuint(vu_lock(second)->vrings[RIG_RX].base, ==, 7);
+    vu_unlock(second);
+    g_assert_cmpuint(vu_lock(second)->vrings[RIG_TX].base, ==, 7);
+    vu_unlock(second);
+    launch_quit(e);
+    vu_backend_free(second);
+    unlink(stream);
+    close_rig(&vu);
+}
+
 /* --- netdevs that come and go --- */
 
 static void test_netdev_del(void)
@@ -893,6 +958,7 @@ int main(int argc, char **argv)
     g_test_add_func("/vhost-user/flags-mismatch", test_flags_mismatch);
     g_test_add_func("/vhost-user/refused-memory", test_refused_memory);
     g_test_add_func("/vhost-user/silent", test_silent);
+    g_test_add_func("/vhost-user/migrate", test_migrate);
     g_test_add_func("/vhost-user/netdev-del", test_netdev_del);
     g_test_add_func("/vhost-user/added-and-unplugged", test_added_and_unplugged);
     g_test_add_func("/vhost-user/refused", test_refused);

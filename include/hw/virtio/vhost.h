@@ -48,12 +48,12 @@ void vhost_dev_stop_queue(VhostDev *dev, unsigned index);
 gboolean vhost_dev_enable_pairs(VhostDev *dev, unsigned pairs, GError **errp);
 
 /*
- * The log of guest memory that back ends write to, for migration: of every VhostDev, started now
- * or later.  On failure nothing is logged.  vhost_log_sync() marks what was written since the last
- * time in the DmaSpaces' dirty logs.
+ * For migration: from now on back ends log which guest memory they write.  What they have written
+ * is marked in the DmaSpaces' dirty logs by vhost_log_sync(), and when they stop.  A back end that
+ * cannot log works over shared memory, all of which migration sends again at the end.  Devices
+ * stand still while this is called.
  */
-gboolean vhost_log_start(GError **errp);
+void vhost_set_logging(bool on);
 void vhost_log_sync(void);
-void vhost_log_stop(void);
 
 #endif
