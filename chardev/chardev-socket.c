@@ -24,6 +24,7 @@
 #include "util/error.h"
 #include "util/json.h"
 #include "util/keyval.h"
+#include "util/runstate.h"
 
 typedef struct SocketChardev {
     Chardev parent;
@@ -496,6 +497,63 @@ gboolean chardev_wait_connected(Chardev *chr, GError **errp)
                                    chr->id);
         }
         socket_acceptable(s);
+    }
+    return TRUE;
+}
+
+bool chardev_is_unix_socket(const Chardev *chr)
+{
+    const SocketChardev *s = (const SocketChardev *)chr;
+
+    return chr->backend == &chardev_socket && !s->host;
+}
+
+/* One step towards a connection, in at most @ms; FALSE: none will ever come. */
+static gboolean step_towards_connection(SocketChardev *s, int ms, GError **errp)
+{
+    struct pollfd pfd = {.fd = s->listen_fd, .events = POLLIN};
+
+    if (s->connect_fd >= 0) {
+        pfd = (struct pollfd){.fd = s->connect_fd, .events = POLLOUT};
+    } else if (s->listen_fd < 0 && !s->reconnect_ns) {
+        return error_set(errp, "chardev '%s' is not connected and will not connect again",
+                         s->parent.id);
+    }
+    if (poll(&pfd, 1, ms) > 0) {
+        if (s->connect_fd >= 0) {
+            connect_finished(s);
+        } else {
+            socket_acceptable(s);
+        }
+    } else if (s->listen_fd < 0 && s->connect_fd < 0 &&
+               s->reconnect_timer.deadline_ns <= clock_get_ns(CLOCK_HOST)) {
+        timer_del(&s->reconnect_timer);
+        socket_try_connect(s);
+    }
+    return TRUE;
+}
+
+gboolean chardev_wait_open(Chardev *chr, int timeout_ms, GError **errp)
+{
+    const int step_ms = 20;
+    SocketChardev *s = (SocketChardev *)chr;
+    int64_t end_ns = clock_get_ns(CLOCK_HOST) + timeout_ms * INT64_C(1000000);
+
+    if (chr->backend != &chardev_socket) {
+        return error_set(errp, "chardev '%s' is not a socket", chr->id);
+    }
+    s->wait = false;
+    while (!chr->is_open) {
+        if (vm_shutdown_requested()) {
+            return error_set(errp, "interrupted while waiting for chardev '%s' to connect",
+                             chr->id);
+        }
+        if (timeout_ms >= 0 && clock_get_ns(CLOCK_HOST) >= end_ns) {
+            return error_set(errp, "chardev '%s' is not connected", chr->id);
+        }
+        if (!step_towards_connection(s, step_ms, errp)) {
+            return FALSE;
+        }
     }
     return TRUE;
 }

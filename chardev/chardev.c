@@ -621,6 +621,92 @@ void chardev_flush(Chardev *chr, int timeout_ms)
     }
 }
 
+/* Waits for @events on @fd until @end_ns; FALSE with error at the time limit. */
+static gboolean wait_for(int fd, short events, int64_t end_ns, const char *what, GError **errp)
+{
+    for (;;) {
+        struct pollfd pfd = {.fd = fd, .events = events};
+        int64_t left = end_ns - clock_get_ns(CLOCK_HOST);
+        int ret = poll(&pfd, 1, (int)MAX((left + 999999) / 1000000, 0));
+
+        if (ret > 0) {
+            return TRUE;
+        }
+        if (ret == 0) {
+            return error_set(errp, "%s: no answer in time", what);
+        }
+        if (errno != EINTR) {
+            return error_set_errno(errp, errno, "%s", what);
+        }
+    }
+}
+
+gboolean chardev_send_sync(Chardev *chr, const void *data, size_t size, const int *fds,
+                           unsigned nfds, int timeout_ms, GError **errp)
+{
+    char control[CMSG_SPACE(sizeof(int) * MAX_PASSED_FDS)] = {0};
+    int64_t end_ns = clock_get_ns(CLOCK_HOST) + timeout_ms * INT64_C(1000000);
+    size_t done = 0;
+
+    g_assert(nfds <= MAX_PASSED_FDS);
+    while (done < size) {
+        struct iovec iov = {.iov_base = (char *)data + done, .iov_len = size - done};
+        struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+        ssize_t n;
+
+        if (!chr->is_open || !chr->out_is_socket) {
+            return error_set(errp, "chardev '%s' is not connected", chr->id);
+        }
+        if (nfds && !done) {
+            msg.msg_control = control;
+            msg.msg_controllen = CMSG_SPACE(sizeof(int) * nfds);
+            struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+            c->cmsg_level = SOL_SOCKET;
+            c->cmsg_type = SCM_RIGHTS;
+            c->cmsg_len = CMSG_LEN(sizeof(int) * nfds);
+            memcpy(CMSG_DATA(c), fds, sizeof(int) * nfds);
+        }
+        n = sendmsg(chr->out_fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n >= 0) {
+            done += (size_t)n;
+        } else if (errno == EAGAIN) {
+            if (!wait_for(chr->out_fd, POLLOUT, end_ns, chr->id, errp)) {
+                return FALSE;
+            }
+        } else if (errno != EINTR) {
+            return error_set_errno(errp, errno, "chardev '%s': cannot send", chr->id);
+        }
+    }
+    return TRUE;
+}
+
+gboolean chardev_receive_sync(Chardev *chr, void *data, size_t size, int timeout_ms, GError **errp)
+{
+    int64_t end_ns = clock_get_ns(CLOCK_HOST) + timeout_ms * INT64_C(1000000);
+    size_t done = 0;
+
+    while (done < size) {
+        ssize_t n;
+
+        if (!chr->is_open || chr->in_fd < 0) {
+            return error_set(errp, "chardev '%s' is not connected", chr->id);
+        }
+        n = receive(chr, (char *)data + done, size - done);
+        if (n > 0) {
+            done += (size_t)n;
+        } else if (n == 0) {
+            return error_set(errp, "chardev '%s': the connection was closed", chr->id);
+        } else if (errno == EAGAIN) {
+            if (!wait_for(chr->in_fd, POLLIN, end_ns, chr->id, errp)) {
+                return FALSE;
+            }
+        } else if (errno != EINTR) {
+            return error_set_errno(errp, errno, "chardev '%s': cannot receive", chr->id);
+        }
+    }
+    return TRUE;
+}
+
 void chardev_disconnect(Chardev *chr)
 {
     if (chr->is_open && chr->backend == &chardev_socket) {

@@ -25,6 +25,8 @@ const NetBackend net_backends[] = {
     {"stream", "frames over a stream socket", net_init_stream},
     {"dgram", "frames over a datagram socket", net_init_dgram},
     {"socket", "the same with older options", net_init_socket},
+    {"vhost-user", "packets moved by another process (DPDK, passt), which shares the guest's memory",
+     net_init_vhost_user},
     {"hubport", "a port of a software hub", net_init_hubport},
     {NULL},
 };
@@ -134,7 +136,7 @@ static gboolean check_refused(json_object *options, GError **errp)
         {"netmap", "there are no netmap ports; use tap"},
         {"af-xdp", "there are no XDP sockets; use tap"},
         {"vhost-vdpa", "there is no vDPA device to hand the rings to; use tap"},
-        {"passt", "start passt and use stream with its socket"},
+        {"passt", "start passt and use stream or vhost-user with its socket"},
         {"nic", "a NIC is a -device"},
     };
     const char *type = json_member_string(options, "type");
@@ -156,7 +158,10 @@ static gboolean init_options(json_object *options, QapiInput input, GError **err
 
 gboolean net_add_netdev(json_object *options, GError **errp)
 {
-    return init_options(options, QAPI_INPUT_JSON, errp);
+    net_at_run_time = true;
+    gboolean ok = init_options(options, QAPI_INPUT_JSON, errp);
+    net_at_run_time = false;
+    return ok;
 }
 
 gboolean net_init_netdev(json_object *options, GError **errp)

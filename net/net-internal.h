@@ -26,6 +26,9 @@ void net_register_hmp(void);
 /* announce.c: ends all series. */
 void net_announce_cleanup(void);
 
+/* The netdev is added by the monitor of a running emulator, which cannot wait for ever. */
+extern bool net_at_run_time;
+
 gboolean net_init_user(const Netdev *netdev, GError **errp);
 gboolean net_init_tap(const Netdev *netdev, GError **errp);
 gboolean net_init_bridge(const Netdev *netdev, GError **errp);
@@ -33,6 +36,7 @@ gboolean net_init_l2tpv3(const Netdev *netdev, GError **errp);
 gboolean net_init_socket(const Netdev *netdev, GError **errp);
 gboolean net_init_stream(const Netdev *netdev, GError **errp);
 gboolean net_init_dgram(const Netdev *netdev, GError **errp);
+gboolean net_init_vhost_user(const Netdev *netdev, GError **errp);
 gboolean net_init_hubport(const Netdev *netdev, GError **errp);
 
 #endif

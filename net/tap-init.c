@@ -12,6 +12,7 @@
 #include "net/tap.h"
 #include "qapi/qapi-types.h"
 #include "util/error.h"
+#include "vhost/vhost.h"
 
 #define DEFAULT_SCRIPT     "/etc/qemu-ifup"
 #define DEFAULT_DOWNSCRIPT "/etc/qemu-ifdown"
@@ -85,17 +86,8 @@ static char *pick_downscript(const NetdevTapOptions *o)
 /* Options that are known but not possible, alone or with others. */
 static gboolean check_options(const char *id, const NetdevTapOptions *o, GError **errp)
 {
-    const char *vhost = o->has_vhost && o->vhost             ? "vhost=on"
-                        : o->vhostfd                         ? "vhostfd="
-                        : o->vhostfds                        ? "vhostfds="
-                        : o->has_vhostforce && o->vhostforce ? "vhostforce=on"
-                                                             : NULL;
-    if (vhost) {
-        return error_set(errp, "netdev '%s': %s is not supported by tap", id, vhost);
-    }
-    if (o->has_poll_us && o->poll_us) {
-        return error_set(errp, "netdev '%s': poll-us= is for vhost=on, which polls in the kernel",
-                         id);
+    if (!tap_check_vhost_options(id, o, errp)) {
+        return false;
     }
     const char *setup = o->ifname         ? "ifname="
                         : o->script       ? "script="
@@ -227,10 +219,15 @@ gboolean net_init_tap(const Netdev *netdev, GError **errp)
         return false;
     }
     GArray *devs = g_array_new(FALSE, FALSE, sizeof(TapDevice));
+    g_autoptr(GPtrArray) vhosts = g_ptr_array_new();
     if (!open_devices(devs, o, errp) || !set_sndbuf(devs, o, errp) ||
+        !tap_open_vhosts(netdev->id, o, devs, vhosts, errp) ||
         (script && !run_script("script", script, g_array_index(devs, TapDevice, 0).ifname, errp))) {
         if (o->fd || o->fds) {
             g_array_set_size(devs, 0); /* those that were given stay the giver's */
+        }
+        for (unsigned i = 0; i < vhosts->len; i++) {
+            vhost_backend_free(vhosts->pdata[i]);
         }
         close_devices(devs);
         return false;
@@ -240,6 +237,7 @@ gboolean net_init_tap(const Netdev *netdev, GError **errp)
     for (unsigned i = 0; i < devs->len; i++) {
         const TapDevice *dev = &g_array_index(devs, TapDevice, i);
         NetClient *nc = tap_client_new(netdev->id, i, dev, i == 0 ? downscript : NULL);
+        tap_client_set_vhost(nc, i < vhosts->len ? vhosts->pdata[i] : NULL);
         if (o->fd || o->fds) {
             net_set_info(nc, "fd=%d", dev->fd);
         } else if (o->helper) {

@@ -18,7 +18,7 @@
  * not use is detached: the kernel spreads frames over the others only.
  *
  * Not here: ioctls (tap-linux.c), options and scripts (tap-init.c), bridge helpers
- * (tap-bridge.c), vhost.
+ * (tap-bridge.c), vhost (tap-vhost.c; while it moves the packets the device takes none from here).
  */
 #include "net/tap.h"
 
@@ -30,6 +30,7 @@
 #include "net/net-internal.h"
 #include "util/error.h"
 #include "util/iov.h"
+#include "vhost/vhost.h"
 
 #define READ_BATCH      64
 #define ARENA_SIZE      (8 * NET_MAX_FRAME)
@@ -39,7 +40,8 @@
 typedef struct TapClient {
     NetClient nc;
     TapDevice dev;    /* dev.fd -1: the interface is gone */
-    char *downscript; /* NULL: none */
+    VhostBackend *vhost; /* NULL: none */
+    char *downscript;    /* NULL: none */
     bool detached;    /* a queue that the guest does not use */
     bool want_read, want_write;
     bool delivering;
@@ -326,9 +328,22 @@ static gboolean tap_set_enabled(NetClient *nc, bool enabled, GError **errp)
 
 /* ---- life ---- */
 
+static VhostBackend *tap_get_vhost(NetClient *nc)
+{
+    return ((TapClient *)nc)->vhost;
+}
+
+void tap_client_set_vhost(NetClient *nc, VhostBackend *vhost)
+{
+    ((TapClient *)nc)->vhost = vhost;
+}
+
 static void tap_cleanup(NetClient *nc)
 {
     TapClient *t = (TapClient *)nc;
+    VhostBackend *vhost = t->vhost;
+    t->vhost = NULL;
+    vhost_backend_free(vhost);
     event_loop_run_sync(nc->loop, tap_detach, t);
     if (t->downscript) {
         tap_run_downscript(t->downscript, t->dev.fd >= 0 ? t->dev.ifname : NULL);
@@ -352,6 +367,7 @@ static const NetClientOps tap_ops = {
     .set_vnet_hdr_len = tap_set_vnet_hdr_len,
     .set_offloads = tap_set_offloads,
     .set_enabled = tap_set_enabled,
+    .get_vhost = tap_get_vhost,
     .set_loop = tap_set_loop,
     .cleanup = tap_cleanup,
 };

@@ -44,6 +44,18 @@ int tap_open_helper(const char *helper, const char *br, GError **errp);
 /* tap.c: client of queue @queue; takes the device and @downscript (NULL: none). */
 NetClient *tap_client_new(const char *id, unsigned queue, const TapDevice *dev, char *downscript);
 
+/* The kernel can move this queue's packets; takes @vhost (NULL: it cannot). */
+void tap_client_set_vhost(NetClient *nc, VhostBackend *vhost);
+
+/* tap-vhost.c */
+typedef struct NetdevTapOptions NetdevTapOptions;
+bool tap_wants_vhost(const NetdevTapOptions *o);
+gboolean tap_check_vhost_options(const char *id, const NetdevTapOptions *o, GError **errp);
+/* Fills @vhosts with one VhostBackend a TapDevice of @devs, or, if vhost is not wanted or (with a
+ * warning) not to be had, with none.  False with error: vhostforce=on and not to be had. */
+gboolean tap_open_vhosts(const char *id, const NetdevTapOptions *o, GArray *devs,
+                         GPtrArray *vhosts, GError **errp);
+
 /* tap-init.c: @ifname NULL: the interface is gone, nothing to do. */
 void tap_run_downscript(const char *script, const char *ifname);
 

@@ -14,13 +14,14 @@ ALLOWED = {
     "chardev": ["util"],
     "qapi": ["util", "chardev"],
     "qom": ["util", "qapi"],
-    "net": ["util", "chardev", "qapi", "qom"],
+    "vhost": ["util", "chardev"],
+    "net": ["util", "chardev", "qapi", "qom", "vhost"],
     "migration": ["util", "qapi", "qom"],
     "hw/core": ["util", "qapi", "qom"],
     "hw/pci": ["util", "qapi", "qom", "migration", "hw/core"],
     "hw/i386": ["util", "qapi", "qom", "migration", "hw/core", "hw/pci", "hw/virtio"],
-    "hw/virtio": ["util", "qapi", "qom", "migration", "hw/core", "hw/pci"],
-    "hw/net": ["util", "qapi", "qom", "migration", "net", "hw/core", "hw/pci", "hw/virtio"],
+    "hw/virtio": ["util", "qapi", "qom", "migration", "vhost", "hw/core", "hw/pci"],
+    "hw/net": ["util", "qapi", "qom", "migration", "vhost", "net", "hw/core", "hw/pci", "hw/virtio"],
     "guest": [],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)

@@ -237,7 +237,7 @@ static void layout_add(GArray *ranges, MemoryBackend *backend, uint64_t addr, ui
         .addr = addr,
         .size = size,
         .host = backend->host + offset,
-        .fd = backend->fd,
+        .fd = backend->share ? backend->fd : -1, /* what is written elsewhere is seen here */
         .offset = backend->offset + offset,
         .flags = backend->readonly ? MEMORY_READONLY : 0,
     };

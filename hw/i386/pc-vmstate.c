@@ -9,6 +9,7 @@
 #include "hw/core/memory-backend.h"
 #include "hw/i386/q35.h"
 #include "hw/pci/pci-vmstate.h"
+#include "hw/virtio/vhost.h"
 #include "hw/virtio/virtio-pci.h"
 #include "migration/host.h"
 
@@ -313,6 +314,7 @@ static void pc_set_dirty_log(uint8_t *log, uint64_t pages)
     current_machine->dma.dirty_log = log;
     current_machine->dma.dirty_pages = pages;
     device_set_dirty_log(OBJECT(current_machine), &(DirtyLog){log, pages});
+    vhost_set_logging(log != NULL);
     device_drain_end(host);
 }
 

@@ -398,6 +398,7 @@ static bool ctrl_apply(VirtIONet *n, unsigned changed)
     }
     if (changed & VIRTIO_NET_CTRL_CHANGED_OFFLOADS) {
         event_loop_run_sync(n->loop, apply_offloads, n);
+        virtio_net_vhost_offloads_changed(n);
     }
     if (changed & VIRTIO_NET_CTRL_CHANGED_COALESCING) {
         virtio_net_install_coalescing(n);

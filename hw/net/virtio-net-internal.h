@@ -449,6 +449,24 @@ void virtio_net_apply_offloads(VirtIONet *n);
 void virtio_net_apply_features(VirtIONet *n, VirtioFeatures features);
 extern const char *const virtio_net_feature_names[128];
 
+/* virtio-net-vhost.c; main thread */
+gboolean virtio_net_vhost_init(VirtIONet *n, GError **errp);
+void virtio_net_vhost_cleanup(VirtIONet *n);
+/* @features without those that the vhost back end lacks. */
+VirtioFeatures virtio_net_vhost_features(VirtIONet *n, VirtioFeatures features, GError **errp);
+/* Packets move, by whichever way is right; or stop. */
+void virtio_net_path_start(VirtIONet *n);
+void virtio_net_path_stop(VirtIONet *n);
+/* What the choice depends on may have changed; any thread. */
+void virtio_net_path_changed(VirtIONet *n);
+/* ctrl.queue_pairs is in use from now on; false: the back end refuses. */
+bool virtio_net_vhost_enable_pairs(VirtIONet *n);
+void virtio_net_vhost_offloads_changed(VirtIONet *n);
+void virtio_net_vhost_reset(VirtIONet *n);
+/* One queue; true: the device's own engines have nothing to do with it. */
+bool virtio_net_vhost_queue_reset(VirtIONet *n, unsigned index);
+bool virtio_net_vhost_queue_enabled(VirtIONet *n, unsigned index);
+
 /* virtio-net-props.c */
 extern const Property virtio_net_props[];
 /* Refuses values that contradict each other, or ask for what this version does not have; fills

@@ -147,7 +147,7 @@ bool virtio_net_install_steering(VirtIONet *n)
     SteeringChange change = {.n = n};
 
     event_loop_run_sync(n->loop, install_steering, &change);
-    return change.ok;
+    return change.ok && virtio_net_vhost_enable_pairs(n);
 }
 
 void virtio_net_reset_steering(VirtIONet *n)

@@ -209,7 +209,9 @@ VirtioFeatures virtio_net_get_features(VirtIODevice *vdev, VirtioFeatures wanted
         net_peer_caps(n->nc, &caps);
     }
 
-    VirtioFeatures offered = virtio_net_mask_features(wanted, &caps, n->conf.soft_offloads);
+    /* What a vhost back end cannot do nobody does: packets do not come this way. */
+    bool soft = n->conf.soft_offloads && !n->num_vhosts;
+    VirtioFeatures offered = virtio_net_mask_features(wanted, &caps, soft);
 
     for (unsigned i = 0; i < G_N_ELEMENTS(net_features); i++) {
         const NetFeature *f = &net_features[i];
@@ -217,12 +219,12 @@ VirtioFeatures virtio_net_get_features(VirtIODevice *vdev, VirtioFeatures wanted
         if (f->property && (wanted & ~offered & VIRTIO_FEATURE(f->bit)) &&
             property_was_set(OBJECT(n), f->property)) {
             feature_error(
-                n, f, feature_is_possible(f, wanted, caps_to_bits(&caps), n->conf.soft_offloads),
+                n, f, feature_is_possible(f, wanted, caps_to_bits(&caps), soft),
                 errp);
-            break;
+            return offered;
         }
     }
-    return offered;
+    return virtio_net_vhost_features(n, offered, errp);
 }
 
 /* The offloads beyond bit 63 have other places in the 64 bits of GUEST_OFFLOADS_SET. */

@@ -7,8 +7,9 @@
  * control queue, configuration and everything in this file to the main thread, which reaches into
  * the pairs' loop with event_loop_run_sync().
  *
- * Not here: packets (-tx.c, -rx.c), when to send (-txpolicy.c), commands (-ctrl.c), features
- * (-offload.c), properties (-props.c), counters (-stats.c), which queues there are (-mq.c).
+ * Not here: packets (-tx.c, -rx.c), who moves them (-vhost.c), when to send (-txpolicy.c), commands
+ * (-ctrl.c), features (-offload.c), properties (-props.c), counters (-stats.c), which queues there
+ * are (-mq.c).
  */
 #include <string.h>
 
@@ -22,6 +23,7 @@
 G_DEFINE_TYPE(VirtIONet, virtio_net, TYPE_VIRTIO_DEVICE)
 
 static const NetClientOps virtio_net_client_ops;
+static void net_unrealize(VirtIODevice *vdev);
 
 /* --- configuration space --- */
 
@@ -71,46 +73,16 @@ static void net_set_config(VirtIODevice *vdev, const uint8_t *config)
 
 /* --- start, stop, reset: each runs in the pairs' loop, called from the main thread --- */
 
-static void pairs_start(void *opaque)
-{
-    VirtIONet *n = opaque;
-
-    /* All run before the first receives: a frame may go to any of them. */
-    for (unsigned i = 0; i < n->present_pairs; i++) {
-        n->queues[i].running = true;
-    }
-    for (unsigned i = 0; i < n->present_pairs; i++) {
-        if (n->queues[i].enabled) {
-            virtio_net_tx_start(&n->queues[i]);
-        }
-        virtio_net_rx_start(&n->queues[i]);
-    }
-}
-
-static void pairs_stop(void *opaque)
-{
-    VirtIONet *n = opaque;
-
-    for (unsigned i = 0; i < n->present_pairs; i++) {
-        if (n->queues[i].rsc && virtqueue_ready(n->queues[i].rx_vq)) {
-            virtio_net_rsc_resume(&n->queues[i]); /* what is not kept cannot be lost */
-        }
-    }
-    for (unsigned i = 0; i < n->present_pairs; i++) {
-        n->queues[i].running = false;
-        virtio_net_tx_stop(&n->queues[i]);
-        virtio_net_rx_stop(&n->queues[i]);
-    }
-}
-
 static void net_set_running(VirtIODevice *vdev, bool running)
 {
     VirtIONet *n = VIRTIO_NET(vdev);
 
     n->running = running;
-    event_loop_run_sync(n->loop, running ? pairs_start : pairs_stop, n);
     if (running) {
+        virtio_net_path_start(n);
         virtio_net_ctrl_start(n);
+    } else {
+        virtio_net_path_stop(n);
     }
 }
 
@@ -138,6 +110,7 @@ static void net_reset(VirtIODevice *vdev)
     rx_filter_set_all_vlans(&n->ctrl.filter, true); /* until CTRL_VLAN is negotiated */
     virtio_net_install_filter(n);
     virtio_net_update_info(n);
+    virtio_net_vhost_reset(n);
     event_loop_run_sync(n->loop, pairs_reset, n);
     virtio_net_reset_coalescing(n);
     virtio_net_reset_steering(n);
@@ -191,7 +164,9 @@ static void net_queue_reset(VirtIODevice *vdev, unsigned index)
     VirtIONet *n = VIRTIO_NET(vdev);
 
     if (n->queues && index < 2 * n->present_pairs) {
-        event_loop_run_sync(n->loop, queue_reset, &(QueueChange){n, index});
+        if (!virtio_net_vhost_queue_reset(n, index)) {
+            event_loop_run_sync(n->loop, queue_reset, &(QueueChange){n, index});
+        }
         virtio_net_coal_queue_reset(n, index);
     }
 }
@@ -217,7 +192,7 @@ static void net_queue_enabled(VirtIODevice *vdev, unsigned index)
 {
     VirtIONet *n = VIRTIO_NET(vdev);
 
-    if (n->queues && index < 2 * n->present_pairs) {
+    if (n->queues && index < 2 * n->present_pairs && !virtio_net_vhost_queue_enabled(n, index)) {
         event_loop_run_sync(n->loop, queue_enabled, &(QueueChange){n, index});
     }
 }
@@ -240,6 +215,7 @@ static void nic_link_changed(NetClient *nc)
         n->link_was_down = nc->link_down;
         virtio_notify_config(&n->parent_obj);
     }
+    virtio_net_path_changed(n);
     /* Without a link or a peer nobody else will say that what stalled can go on. */
     virtio_net_tx_writable(nc);
 }
@@ -403,6 +379,10 @@ static gboolean net_realize(VirtIODevice *vdev, GError **errp)
                                                 vdev->wanted_features[0]);
     create_queues(n);
     create_nic(n, peers, count);
+    if (!virtio_net_vhost_init(n, errp)) {
+        net_unrealize(vdev);
+        return false;
+    }
     net_reset(vdev);
     return true;
 }
@@ -411,6 +391,7 @@ static void net_unrealize(VirtIODevice *vdev)
 {
     VirtIONet *n = VIRTIO_NET(vdev);
 
+    virtio_net_vhost_cleanup(n);
     /* All queues of the back end are attached, as the next user expects. */
     n->ctrl.queue_pairs = (uint16_t)n->queue_pairs;
     virtio_net_install_steering(n);

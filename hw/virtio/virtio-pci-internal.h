@@ -56,6 +56,8 @@ void virtio_pci_legacy_cleanup(VirtIOPCIProxy *proxy);
 unsigned virtio_pci_notify_mult(const VirtIOPCIProxy *proxy);
 /* Transport hook: the device began to run, or stops. */
 void virtio_pci_started(void *opaque, bool started);
+/* Transport hook: the eventfd of a queue that somebody else handles. */
+EventNotifier *virtio_pci_notifier(void *opaque, unsigned index);
 void virtio_pci_notifiers_clear(VirtIOPCIProxy *proxy);
 void virtio_pci_notifiers_cleanup(VirtIOPCIProxy *proxy);
 

@@ -4,7 +4,8 @@
  *
  * A direct call is cheaper and is what a queue of the main loop gets.  A queue gets an eventfd
  * while the device runs if its loop is another thread, or if the host asked because it can take
- * the eventfd over (virtio_pci_set_host_notifiers).  The eventfd is registered with the IoRegion
+ * the eventfd over (virtio_pci_set_host_notifiers), or if vhost handles the queue: then nobody here
+ * watches it.  The eventfd is registered with the IoRegion
  * of every address at which this queue can be notified, and the queue's loop watches it.
  *
  * An event that arrives while the device is stopped stays in the eventfd; reset clears it.
@@ -84,7 +85,7 @@ static void unwatch(void *opaque)
 static bool wanted(const VirtIOPCIProxy *proxy, const VirtioQueue *queue)
 {
     return proxy->ioeventfd && queue->handler &&
-           (proxy->host_notifiers || queue->loop != event_loop_main());
+           (proxy->host_notifiers || queue->outside || queue->loop != event_loop_main());
 }
 
 static void notifiers_alloc(VirtIOPCIProxy *proxy)
@@ -118,7 +119,9 @@ static void attach(VirtIOPCIProxy *proxy, unsigned n)
                     device_name(DEVICE(proxy)), n);
         return;
     }
-    event_loop_run_sync(queue->loop, watch, queue);
+    if (!queue->outside) {
+        event_loop_run_sync(queue->loop, watch, queue);
+    }
     count = notify_addresses(proxy, n, addresses);
     for (unsigned i = 0; i < count; i++) {
         io_region_add_eventfd(addresses[i].region, &addresses[i].eventfd);
@@ -141,6 +144,18 @@ static void detach(VirtIOPCIProxy *proxy, unsigned n)
     }
     event_loop_run_sync(queue->loop, unwatch, queue);
     proxy->notifiers_in_use[n] = false;
+}
+
+EventNotifier *virtio_pci_notifier(void *opaque, unsigned index)
+{
+    VirtIOPCIProxy *proxy = opaque;
+
+    if (!proxy->ioeventfd) {
+        return NULL;
+    }
+    notifiers_alloc(proxy);
+    return index < proxy->num_notifiers && notifier_open(proxy, index) ? &proxy->notifiers[index]
+                                                                       : NULL;
 }
 
 void virtio_pci_started(void *opaque, bool started)

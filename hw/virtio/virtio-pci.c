@@ -124,6 +124,7 @@ static const VirtioTransportOps transport_ops = {
     .features = virtio_pci_features,
     .has_msix = virtio_pci_has_msix,
     .started = virtio_pci_started,
+    .notifier = virtio_pci_notifier,
 };
 
 /* --- reset --- */

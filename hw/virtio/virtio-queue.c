@@ -91,7 +91,7 @@ void virtio_del_queue(VirtIODevice *vdev, unsigned index)
 
 static void handler_run(VirtioQueue *queue)
 {
-    if (__atomic_load_n(&queue->active, __ATOMIC_ACQUIRE) &&
+    if (__atomic_load_n(&queue->active, __ATOMIC_ACQUIRE) && !queue->outside &&
         !__atomic_load_n(&queue->vdev->broken, __ATOMIC_ACQUIRE) && virtqueue_ready(queue->vq)) {
         queue->handler(queue->vdev, queue->vq);
     }
@@ -116,6 +116,10 @@ void virtio_queue_notify(VirtIODevice *vdev, unsigned index)
     VirtioQueue *queue = virtio_queue(vdev, index);
 
     if (!queue || !queue->active) {
+        return;
+    }
+    if (queue->outside) {
+        event_notifier_set(queue->outside);
         return;
     }
     if (virtio_access_is_nested() || !event_loop_is_current(queue->loop)) {

@@ -136,6 +136,20 @@ static void halt(VirtIODevice *vdev)
     }
 }
 
+void virtio_pause_notifications(VirtIODevice *vdev)
+{
+    if (vdev->started && vdev->transport->started) {
+        vdev->transport->started(vdev->transport_opaque, false);
+    }
+}
+
+void virtio_resume_notifications(VirtIODevice *vdev)
+{
+    if (vdev->started && vdev->transport->started) {
+        vdev->transport->started(vdev->transport_opaque, true);
+    }
+}
+
 static void run_state_update(VirtIODevice *vdev)
 {
     bool wanted = may_run(vdev);

@@ -57,6 +57,9 @@ bool chardev_is_open(const Chardev *chr);
 bool chardev_in_use(const Chardev *chr);
 /* Blocks until a server made with wait=on has its first client; nothing for all others. */
 gboolean chardev_wait_connected(Chardev *chr, GError **errp);
+/* Blocks until a socket chardev is connected, at most @timeout_ms (-1: for ever). */
+gboolean chardev_wait_open(Chardev *chr, int timeout_ms, GError **errp);
+bool chardev_is_unix_socket(const Chardev *chr);
 
 /* Attach a front end (refuses a second one), or detach with handlers NULL. */
 gboolean chardev_attach(Chardev *chr, const ChardevHandlers *handlers, void *opaque, GError **errp);
@@ -70,6 +73,15 @@ size_t chardev_queued(const Chardev *chr);
 void chardev_disconnect(Chardev *chr);
 /* Fds received with the last bytes over a UNIX socket; the caller owns it; -1 if none. */
 int chardev_take_fd(Chardev *chr);
+/*
+ * For protocols of questions and answers on UNIX sockets (vhost-user).  Both block, at most
+ * @timeout_ms.  send passes @nfds descriptors along; receive takes exactly @size bytes, past the
+ * front end's read function.  FALSE with error: the front end should disconnect.
+ */
+gboolean chardev_send_sync(Chardev *chr, const void *data, size_t size, const int *fds,
+                           unsigned nfds, int timeout_ms, GError **errp);
+gboolean chardev_receive_sync(Chardev *chr, void *data, size_t size, int timeout_ms,
+                              GError **errp);
 gboolean chardev_add_client(Chardev *chr, int fd,
                             GError **errp); /* sockets; takes @fd on success */
 

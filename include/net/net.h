@@ -28,6 +28,7 @@
 typedef struct Netdev Netdev; /* qapi/net.json */
 typedef struct NetClient NetClient;
 typedef struct NetClientOps NetClientOps;
+typedef struct VhostBackend VhostBackend; /* vhost/vhost.h */
 
 /* One frame.  When the two peers agreed on a vnet header (nc->vnet_hdr_len > 0) it is in front. */
 typedef struct NetPacket {
@@ -87,6 +88,9 @@ struct NetClientOps {
     gboolean (*set_enabled)(NetClient *nc, bool enabled, GError **errp);
     /* Move handlers to @loop. */
     void (*set_loop)(NetClient *nc, EventLoop *loop);
+    /* Who can move the packets of this queue between the guest's rings and the network in the
+     * device's place; the same for several queues of a client.  NULL: nobody. */
+    VhostBackend *(*get_vhost)(NetClient *nc);
     json_object *(*query_rx_filter)(NetClient *nc); /* NICs; QAPI RxFilterInfo */
     void (*announce)(NetClient *nc);
     void (*cleanup)(NetClient *nc);

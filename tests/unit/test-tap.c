@@ -325,7 +325,20 @@ static void test_wrong_options(void)
                      "interface 'lo' is not a tap");
     netdev_must_fail("{'type':'tap','id':'t0','ifname':'a-name-too-long-for-it','script':'no'}",
                      "ifname=a-name-too-long-for-it: an interface name has 1 to 15 characters");
-    netdev_must_fail("{" TAP ",'vhost':'on'}", "netdev 't0': vhost=on is not supported");
+    netdev_must_fail("{" TAP ",'vhostfd':'99','vhostforce':'on'}",
+                     "netdev 't0': vhost-net requested but could not be initialized: vhostfd=99 is "
+                     "not an open file descriptor");
+    netdev_must_fail("{" TAP ",'vhost':'off','vhostfd':'0'}",
+                     "netdev 't0': vhostfd= is not valid without vhost");
+    netdev_must_fail("{" TAP ",'vhostfds':'0:1'}",
+                     "netdev 't0': vhostfds= goes with fds=, use vhostfd=");
+    netdev_must_fail("{" TAP ",'queues':'2','vhostfd':'0'}", "netdev 't0': vhostfd= is for one");
+    netdev_must_fail("{" TAP ",'vhostfd':'0','vhostfds':'1'}",
+                     "netdev 't0': only one of vhostfd= and vhostfds= is possible");
+    /* Something else than vhost-net. */
+    netdev_must_fail("{" TAP ",'vhostfd':'0','vhostforce':'on'}",
+                     "netdev 't0': vhost-net requested but could not be initialized: netdev 't0': "
+                     "vhost-net: VHOST_SET_OWNER");
     netdev_must_fail("{" TAP ",'queues':'300'}", "netdev 't0': queues=300: 1 to 256 are possible");
     netdev_must_fail("{" TAP ",'queues':'0'}", "netdev 't0': queues=0: 1 to 256 are possible");
     netdev_must_fail("{" TAP ",'poll-us':'4'}", "netdev 't0': poll-us= is for vhost=on");

@@ -22,7 +22,7 @@ typedef struct MemoryRange {
     uint64_t addr; /* guest physical */
     uint64_t size; /* bytes, > 0; addr + size does not wrap */
     uint8_t *host;
-    int fd;          /* -1: anonymous; borrowed from the back end */
+    int fd;          /* another process can map it from here; -1: private; borrowed */
     uint64_t offset; /* in @fd */
     uint32_t flags;
 } MemoryRange;

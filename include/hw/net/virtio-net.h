@@ -9,6 +9,7 @@
 
 #include "hw/core/iothread.h"
 #include "hw/net/rx-filter.h"
+#include "hw/virtio/vhost.h"
 #include "hw/virtio/virtio.h"
 #include "net/net.h"
 
@@ -86,6 +87,13 @@ typedef struct VirtIONetCtrlState {
     VirtIONetCoalescing coal[2 * VIRTIO_NET_MAX_QUEUE_PAIRS];
 } VirtIONetCtrlState;
 
+/* Who moves packets: nobody, the device's own engines, or vhost back ends. */
+typedef enum VirtIONetPath {
+    VIRTIO_NET_PATH_NONE,
+    VIRTIO_NET_PATH_OWN,
+    VIRTIO_NET_PATH_VHOST
+} VirtIONetPath;
+
 struct VirtIONet {
     VirtIODevice parent_obj;
     VirtIONetConf conf;
@@ -101,6 +109,13 @@ struct VirtIONet {
     EventLoop *loop; /* of all queue pairs */
     bool running;
     bool link_was_down; /* as the driver was last told */
+
+    VirtIONetPath path;
+    VhostDev *vhosts[VIRTIO_NET_MAX_QUEUE_PAIRS];
+    unsigned num_vhosts;
+    bool vhost_used;   /* since the last reset */
+    bool vhost_failed; /* to start: not tried again until something changes */
+    BottomHalf *path_bh;
 
     VirtIONetCtrlState ctrl; /* the main thread's truth */
     /* What sending and receiving read, in @loop's thread: copies of parts of @ctrl. */

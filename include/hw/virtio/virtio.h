@@ -16,6 +16,7 @@
 #include "hw/core/device.h"
 #include "hw/virtio/virtqueue.h"
 #include "util/event-loop.h"
+#include "util/event-notifier.h"
 
 #define VIRTIO_QUEUE_MAX  1024
 #define VIRTIO_NO_VECTOR  0xffff
@@ -55,6 +56,7 @@ typedef struct VirtioQueue {
     EventLoop *loop;  /* that runs the handler, while started */
     BottomHalf *kick; /* in @loop: runs the handler for other threads */
     bool active;      /* the handler may run; written by the main thread, atomic */
+    EventNotifier *outside; /* somebody else handles it, who is woken by this (vhost); or NULL */
 } VirtioQueue;
 
 typedef struct VirtioTransportOps {
@@ -67,6 +69,9 @@ typedef struct VirtioTransportOps {
      * (ioeventfds).  After the device's set_running(true), before its set_running(false).  May be
      * NULL. */
     void (*started)(void *opaque, bool started);
+    /* The ioeventfd of queue @index, for who handles it in our place; NULL: there is none.  May be
+     * NULL. */
+    EventNotifier *(*notifier)(void *opaque, unsigned index);
 } VirtioTransportOps;
 
 struct VirtIODevice {
@@ -155,6 +160,9 @@ void virtio_notify_now(VirtIODevice *vdev, VirtQueue *vq);
 void virtio_notify_config(VirtIODevice *vdev); /* new generation and interrupt; main thread */
 /* The guest broke the device: log, NEEDS_RESET, config interrupt (1.x), stop.  Any thread. */
 void virtio_error(VirtIODevice *vdev, const char *fmt, ...) G_GNUC_PRINTF(2, 3);
+/* Around a change of VirtioQueue.outside while the device runs: nobody is woken in between. */
+void virtio_pause_notifications(VirtIODevice *vdev);
+void virtio_resume_notifications(VirtIODevice *vdev);
 bool virtio_is_modern(const VirtIODevice *vdev); /* VERSION_1 negotiated */
 
 /* --- for transports --- */
