@@ -17,6 +17,7 @@
 #include "util/error.h"
 #include "util/runstate.h"
 
+#define UNPLUG_POLL_MS 50 /* how often it is looked whether a device has left */
 #define CHUNK_SIZE     (512u * 1024) /* written at once; also how often the rate is looked at */
 #define RATE_PERIOD_NS 100000000LL
 #define NS_PER_MS      1000000LL
@@ -117,6 +118,28 @@ bool outgoing_is_active(void)
 
 /* --- steps in the main thread --- */
 
+static void main_unplug(void *opaque)
+{
+    if (migration_host->unplug) {
+        migration_host->unplug();
+    }
+}
+
+typedef struct Unplugging {
+    Outgoing *m;
+    bool going_on;
+} Unplugging;
+
+static void main_unplugging(void *opaque)
+{
+    Unplugging *u = opaque;
+
+    u->going_on = !u->m->cancelled && migration_host->unplugging && migration_host->unplugging();
+    if (u->going_on) {
+        set_status(u->m, MIGRATION_STATUS_WAIT_UNPLUG);
+    }
+}
+
 static void main_setup(void *opaque)
 {
     Outgoing *m = opaque;
@@ -182,6 +205,9 @@ static void main_end(void *opaque)
     } else {
         if (m->vm_stopped_by_us && vm_state() == VM_FINISH_MIGRATE) {
             vm_start();
+        }
+        if (migration_host->replug) {
+            migration_host->replug();
         }
         set_status(m, m->cancelled ? MIGRATION_STATUS_CANCELLED : MIGRATION_STATUS_FAILED);
     }
@@ -355,9 +381,31 @@ static gboolean switch_over(Outgoing *m, GError **errp)
     return TRUE;
 }
 
+/* Devices that do not migrate leave first; a guest may take its time. */
+static gboolean wait_for_unplug(Outgoing *m, GError **errp)
+{
+    Unplugging u = {.m = m};
+
+    for (;;) {
+        GPollFD cancel = {.fd = m->cancel.fd, .events = G_IO_IN};
+
+        migration_in_main(main_unplugging, &u);
+        if (!u.going_on) {
+            return TRUE;
+        }
+        if (g_poll(&cancel, 1, UNPLUG_POLL_MS) > 0) {
+            return error_set(errp, "cancelled while a device was being unplugged");
+        }
+    }
+}
+
 static gboolean migrate_out(Outgoing *m, GError **errp)
 {
     if (!migration_channel_connect(m->channel, m->uri, errp)) {
+        return FALSE;
+    }
+    migration_in_main(main_unplug, m);
+    if (!wait_for_unplug(m, errp)) {
         return FALSE;
     }
     migration_in_main(main_setup, m);

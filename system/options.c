@@ -354,10 +354,18 @@ static gboolean opt_device_help(const char *value, GError **errp)
 static gboolean opt_device(const char *value, GError **errp)
 {
     json_object *options = keyval_parse(value, &device_keyval, NULL, errp);
-    gboolean ok = options && device_add(options, errp);
+    GError *err = NULL;
 
-    json_object_put(options);
-    return ok;
+    /* None is made, without an error, of a primary that its standby keeps back. */
+    if (options) {
+        device_add(options, &err);
+        json_object_put(options);
+    }
+    if (err) {
+        g_propagate_error(errp, err);
+        return FALSE;
+    }
+    return options != NULL;
 }
 
 /* -numa node,memdev=ID: RAM in order of nodes. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "hw/core/device.h"
+#include "hw/core/failover.h"
 #include "internal.h"
 #include "util/json.h"
 
@@ -157,6 +158,14 @@ DeviceState *device_add(json_object *options, GError **errp)
         error_set(errp, "Duplicate device ID '%s'", id);
         return NULL;
     }
+    GError *err = NULL;
+    if (failover_hides(options, &err)) {
+        return NULL;
+    }
+    if (err) {
+        g_propagate_error(errp, err);
+        return NULL;
+    }
     Object *obj = object_try_new(type, errp);
     if (!obj) {
         return NULL;
@@ -207,6 +216,11 @@ gboolean device_del(const char *id_or_path, GError **errp)
     if (dev->pending_deleted_event) {
         return error_set(errp, "Device %s is already in the process of unplug", id_or_path);
     }
+    return device_unplug(dev, errp);
+}
+
+gboolean device_unplug(DeviceState *dev, GError **errp)
+{
     BusClass *bus_class = dev->parent_bus ? BUS_GET_CLASS(dev->parent_bus) : NULL;
     if (bus_class && bus_class->unplug_request) {
         GError *err = NULL;

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "hw/core/failover.h"
 #include "hw/core/memory-backend.h"
 #include "hw/i386/q35.h"
 #include "hw/pci/pci-vmstate.h"
@@ -326,6 +327,9 @@ void pc_register_migration(void)
         .ram = pc_ram,
         .devices = pc_devices,
         .set_dirty_log = pc_set_dirty_log,
+        .unplug = failover_unplug_primaries,
+        .unplugging = failover_is_unplugging,
+        .replug = failover_replug_primaries,
         .lock_devices = device_lock_changes,
     };
 

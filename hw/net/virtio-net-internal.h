@@ -449,6 +449,12 @@ void virtio_net_apply_offloads(VirtIONet *n);
 void virtio_net_apply_features(VirtIONet *n, VirtioFeatures features);
 extern const char *const virtio_net_feature_names[128];
 
+/* virtio-net-failover.c; main thread */
+void virtio_net_failover_init(VirtIONet *n);
+void virtio_net_failover_cleanup(VirtIONet *n);
+/* The driver accepted @features. */
+void virtio_net_failover_features(VirtIONet *n, VirtioFeatures features);
+
 /* virtio-net-vhost.c; main thread */
 gboolean virtio_net_vhost_init(VirtIONet *n, GError **errp);
 void virtio_net_vhost_cleanup(VirtIONet *n);

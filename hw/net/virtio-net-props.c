@@ -58,7 +58,7 @@ const Property virtio_net_props[] = {
                .min = -1, .max = INT32_MAX),
     PROP_STRING("duplex", VirtIONet, conf.duplex, "Duplex told to the driver: half or full"),
     PROP_BOOL("failover", VirtIONet, conf.failover, false,
-              "Standby of a passed-through NIC; not in this version"),
+              "Standby of the device whose failover_pair_id names this one"),
     PROP_BOOL("x-mtu-bypass-backend", VirtIONet, conf.mtu_bypass_backend, true,
               "host_mtu is advised whatever the back end says"),
     PROP_BOOL("x-soft-offloads", VirtIONet, conf.soft_offloads, true,
@@ -126,21 +126,6 @@ const Property virtio_net_props[] = {
     PROP_END,
 };
 
-static gboolean refuse(GError **errp, const char *what)
-{
-    return error_set(errp, "%s is not available in this version", what);
-}
-
-static gboolean check_absent(VirtIONet *n, GError **errp)
-{
-    VirtIONetConf *conf = &n->conf;
-
-    if (conf->failover) {
-        return refuse(errp, "failover=on");
-    }
-    return true;
-}
-
 /* "Property 'virtio-net-pci.NAME' doesn't take value '…' (allowed: …)" */
 static gboolean value_error(VirtIONet *n, const char *name, GError **errp, const char *allowed)
 {
@@ -207,13 +192,15 @@ gboolean virtio_net_check_conf(VirtIONet *n, GError **errp)
     VirtIONetConf *conf = &n->conf;
     uint64_t *wanted = &n->parent_obj.wanted_features[0];
 
-    if (!check_absent(n, errp) ||
-        !check_queue_size(n, "rx_queue_size", conf->rx_queue_size, errp) ||
+    if (!check_queue_size(n, "rx_queue_size", conf->rx_queue_size, errp) ||
         !check_queue_size(n, "tx_queue_size", conf->tx_queue_size, errp) || !check_tx(n, errp) ||
         !check_duplex(n, errp) || !check_mtu(n, errp)) {
         return false;
     }
     *wanted |= UINT64_C(1) << VIRTIO_NET_F_MAC;
+    if (conf->failover) {
+        *wanted |= UINT64_C(1) << VIRTIO_NET_F_STANDBY;
+    }
     if (conf->mtu) {
         *wanted |= UINT64_C(1) << VIRTIO_NET_F_MTU;
     }

@@ -138,6 +138,7 @@ static void net_set_features(VirtIODevice *vdev, VirtioFeatures features)
     virtio_net_install_filter(n);
     virtio_net_arrange_queues(n, features);
     event_loop_run_sync(n->loop, pairs_set_features, &(FeatureChange){n, features});
+    virtio_net_failover_features(n, features);
 }
 
 /* One queue of a running device is reset or enabled (virtio 1.2, 2.6.1). */
@@ -379,6 +380,7 @@ static gboolean net_realize(VirtIODevice *vdev, GError **errp)
                                                 vdev->wanted_features[0]);
     create_queues(n);
     create_nic(n, peers, count);
+    virtio_net_failover_init(n);
     if (!virtio_net_vhost_init(n, errp)) {
         net_unrealize(vdev);
         return false;
@@ -391,6 +393,7 @@ static void net_unrealize(VirtIODevice *vdev)
 {
     VirtIONet *n = VIRTIO_NET(vdev);
 
+    virtio_net_failover_cleanup(n);
     virtio_net_vhost_cleanup(n);
     /* All queues of the back end are attached, as the next user expects. */
     n->ctrl.queue_pairs = (uint16_t)n->queue_pairs;

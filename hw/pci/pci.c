@@ -460,6 +460,23 @@ static void device_release(PCIDevice *dev)
     g_clear_pointer(&dev->cmask, g_free);
 }
 
+/* The primary of a failover pair must be able to leave by native hotplug, alone. */
+static gboolean check_primary(PCIDevice *dev, GError **errp)
+{
+    const unsigned ethernet = 0x0200; /* PCI code and ID assignment, network controller */
+
+    if (!dev->bus->express) {
+        return error_set(errp, "failover primary device must be on PCIExpress bus");
+    }
+    if (PCI_DEVICE_GET_CLASS(dev)->class_id != ethernet) {
+        return error_set(errp, "failover primary device is not an Ethernet device");
+    }
+    if (dev->multifunction || PCI_FUNC(dev->devfn)) {
+        return error_set(errp, "failover: primary device must be in its own PCI slot");
+    }
+    return TRUE;
+}
+
 static gboolean pci_device_realize(DeviceState *state, GError **errp)
 {
     PCIDevice *dev = PCI_DEVICE(state);
@@ -468,6 +485,9 @@ static gboolean pci_device_realize(DeviceState *state, GError **errp)
 
     if (!dev->bus) {
         return error_set(errp, "%s needs a PCI bus", device_name(state));
+    }
+    if (dev->failover_pair_id && !check_primary(dev, errp)) {
+        return FALSE;
     }
     host = dev->bus->host;
     dma_space_init(&dev->dma, &host->dma_ops, host->dma_opaque);

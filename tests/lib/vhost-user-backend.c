@@ -12,6 +12,7 @@
 #include <linux/virtio_net.h>
 #include <linux/virtio_ring.h>
 #include <poll.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -32,9 +33,9 @@ const uint64_t VU_FEATURES = (1ull << VIRTIO_F_VERSION_1) | (1ull << VIRTIO_NET_
 struct VuBackend {
     char *path;
     VuConfig config;
-    GThread *thread;
-    GMutex lock;
-    GCond changed;
+    pthread_t thread; /* pthread's locks: ThreadSanitizer does not know GLib's */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
     VuState state;
     GQueue frames; /* of GBytes, from the guest */
     int listen_fd, fd, request_fd;
@@ -44,13 +45,13 @@ struct VuBackend {
 
 VuState *vu_lock(VuBackend *vu)
 {
-    g_mutex_lock(&vu->lock);
+    pthread_mutex_lock(&vu->lock);
     return &vu->state;
 }
 
 void vu_unlock(VuBackend *vu)
 {
-    g_mutex_unlock(&vu->lock);
+    pthread_mutex_unlock(&vu->lock);
 }
 
 static void signal_eventfd(int fd)
@@ -234,6 +235,16 @@ bool vu_send(VuBackend *vu, unsigned index, const void *frame, size_t size)
     return ok;
 }
 
+/* Waits for a change until @end (monotonic, µs); false at the end of the time. */
+static bool wait_changed(VuBackend *vu, gint64 end)
+{
+    gint64 left = end - g_get_monotonic_time();
+    gint64 until = g_get_real_time() + left;
+    struct timespec time = {until / G_USEC_PER_SEC, until % G_USEC_PER_SEC * 1000};
+
+    return left > 0 && pthread_cond_timedwait(&vu->changed, &vu->lock, &time) == 0;
+}
+
 size_t vu_receive(VuBackend *vu, void *frame, size_t size, unsigned ms)
 {
     gint64 end = g_get_monotonic_time() + (gint64)ms * 1000;
@@ -241,8 +252,7 @@ size_t vu_receive(VuBackend *vu, void *frame, size_t size, unsigned ms)
     size_t got = 0;
 
     vu_lock(vu);
-    while (!(bytes = g_queue_pop_head(&vu->frames)) &&
-           g_cond_wait_until(&vu->changed, &vu->lock, end)) {
+    while (!(bytes = g_queue_pop_head(&vu->frames)) && wait_changed(vu, end)) {
     }
     if (bytes) {
         got = g_bytes_get_size(bytes);
@@ -585,7 +595,7 @@ static bool serve_message(VuBackend *vu)
         }
     }
     vu->state.messages[header.request % G_N_ELEMENTS(vu->state.messages)]++;
-    g_cond_broadcast(&vu->changed);
+    pthread_cond_broadcast(&vu->changed);
     vu_unlock(vu);
     return true;
 }
@@ -616,7 +626,7 @@ static void disconnected(VuBackend *vu)
     }
     s->connected = false;
     vu->drop = false;
-    g_cond_broadcast(&vu->changed);
+    pthread_cond_broadcast(&vu->changed);
     vu_unlock(vu);
 }
 
@@ -658,7 +668,7 @@ static void wait_for_connection(VuBackend *vu, bool available)
 
         s->connections++;
         s->connected = true;
-        g_cond_broadcast(&vu->changed);
+        pthread_cond_broadcast(&vu->changed);
         vu_unlock(vu);
     }
 }
@@ -692,7 +702,7 @@ static void serve(VuBackend *vu)
             signal_eventfd(v->kick);
         }
     }
-    g_cond_broadcast(&vu->changed);
+    pthread_cond_broadcast(&vu->changed);
     vu_unlock(vu);
 
     bool over = pfds[1].revents && !serve_message(vu);
@@ -705,7 +715,7 @@ static void serve(VuBackend *vu)
     }
 }
 
-static gpointer run(gpointer opaque)
+static void *run(void *opaque)
 {
     VuBackend *vu = opaque;
     uint64_t count;
@@ -746,8 +756,8 @@ VuBackend *vu_backend_new(const char *path, const VuConfig *config)
     if (config) {
         vu->config = *config;
     }
-    g_mutex_init(&vu->lock);
-    g_cond_init(&vu->changed);
+    pthread_mutex_init(&vu->lock, NULL);
+    pthread_cond_init(&vu->changed, NULL);
     g_queue_init(&vu->frames);
     vu->listen_fd = vu->fd = vu->request_fd = -1;
     vu->available = vu->link_up = true;
@@ -763,7 +773,7 @@ VuBackend *vu_backend_new(const char *path, const VuConfig *config)
             g_error("%s: %s", path, g_strerror(errno));
         }
     }
-    vu->thread = g_thread_new("vhost-user", run, vu);
+    g_assert_cmpint(pthread_create(&vu->thread, NULL, run, vu), ==, 0);
     return vu;
 }
 
@@ -775,7 +785,7 @@ void vu_backend_free(VuBackend *vu)
     vu->stop = true;
     vu_unlock(vu);
     signal_eventfd(vu->wake);
-    g_thread_join(vu->thread);
+    pthread_join(vu->thread, NULL);
     while ((bytes = g_queue_pop_head(&vu->frames))) {
         g_bytes_unref(bytes);
     }
@@ -784,8 +794,8 @@ void vu_backend_free(VuBackend *vu)
         unlink(vu->path);
     }
     close(vu->wake);
-    g_mutex_clear(&vu->lock);
-    g_cond_clear(&vu->changed);
+    pthread_cond_destroy(&vu->changed);
+    pthread_mutex_destroy(&vu->lock);
     g_free(vu->path);
     g_free(vu);
 }
@@ -796,7 +806,7 @@ bool vu_wait(VuBackend *vu, bool (*fn)(const VuState *state, uint64_t arg), uint
     bool ok;
 
     vu_lock(vu);
-    while (!(ok = fn(&vu->state, arg)) && g_cond_wait_until(&vu->changed, &vu->lock, end)) {
+    while (!(ok = fn(&vu->state, arg)) && wait_changed(vu, end)) {
     }
     vu_unlock(vu);
     return ok;

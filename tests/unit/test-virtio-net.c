@@ -181,7 +181,6 @@ static void test_refused(void)
     static const Refusal all[] = {
         {"netdev=n9", "Property 'virtio-net-device.netdev' can't find value 'n9'"},
         {"tx=foo", "(allowed: bh, timer, flush-first, adaptive)"},
-        {"failover=on", "failover=on is not available"},
         {"rx_queue_size=32", "a power of two from 64 to 1024"},
         {"rx_queue_size=100", "a power of two from 64 to 1024"},
         {"tx_queue_size=2048", "a power of two from 64 to 1024"},

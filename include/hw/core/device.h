@@ -75,10 +75,13 @@ QOM_DECLARE_TYPE(BusState, BusClass, bus, BUS)
  * device_add: {"driver": …, "id": …, "bus": …, props…}.  Resolves aliases ("virtio-net"), finds a
  * bus (the named one, else the first of the right type), sets properties, realizes, and puts it
  * under /machine/peripheral or peripheral-anon.  Borrowed on success; nothing is left on failure.
+ * NULL without an error: a standby keeps the device back (failover.h).
  */
 DeviceState *device_add(json_object *options, GError **errp);
 /* Asks the bus for removal; done at once where the bus needs no guest. */
 gboolean device_del(const char *id_or_path, GError **errp);
+/* The same for a device that is known to be removable: asks the guest, or removes it at once. */
+gboolean device_unplug(DeviceState *dev, GError **errp);
 DeviceState *device_find(const char *id_or_path, GError **errp);
 
 /*

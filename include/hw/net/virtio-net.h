@@ -110,6 +110,10 @@ struct VirtIONet {
     bool running;
     bool link_was_down; /* as the driver was last told */
 
+    json_object *primary_options; /* failover: of the primary, once somebody wanted it; or NULL */
+    bool primary_hidden;          /* it is not to be made yet, or not any more */
+    BottomHalf *failover_bh;
+
     VirtIONetPath path;
     VhostDev *vhosts[VIRTIO_NET_MAX_QUEUE_PAIRS];
     unsigned num_vhosts;
