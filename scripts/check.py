@@ -4,6 +4,10 @@
 Builds: release with -Werror (all suites), address+undefined sanitizers and thread sanitizer (unit
 and qtest suites).  A test that fails, a leak, a race or a warning is a failure.  The last line is
 "N passed, N failed, N skipped", counted over single TAP test points.
+
+Tests of real programs share two slow cores with each other.  A program that failed without a
+sanitizer's report is run once more, alone; if it passes then, it counts, and it is named as
+unstable.  More than MAX_SECOND_RUNS of them are no accident and are not run again.
 """
 import argparse
 import json
@@ -27,6 +31,9 @@ SANITIZER_ENV = {
     "TSAN_OPTIONS": "halt_on_error=1:exitcode=99:suppressions="
                     + str(ROOT / "scripts" / "tsan.supp"),
 }
+# A report of the program's or of one that it started: a failure whatever a second run says.
+SANITIZER_REPORT = re.compile(r"Sanitizer|runtime error:")
+MAX_SECOND_RUNS = 3
 TAP_POINT = re.compile(r"^(not ok|ok)\b[^#\n]*(#\s*(skip|todo)\b(.*))?", re.I | re.M)
 
 
@@ -34,12 +41,13 @@ class Count:
     def __init__(self):
         self.passed = self.failed = self.skipped = 0
         self.reasons = []
+        self.unstable = []
 
     def add_test(self, build, test):
         """One meson test: its TAP points, or itself where it prints none."""
         name = f"{build}/{test['name']}"
         points = list(TAP_POINT.finditer(test.get("stdout") or ""))
-        bad = test["result"] not in ("OK", "SKIP", "EXPECTEDFAIL")
+        bad = is_bad(test)
         failed = 0
         for point in points:
             if (point.group(3) or "").lower() == "skip":
@@ -60,8 +68,25 @@ class Count:
                 self.passed += 1
 
 
+def is_bad(test):
+    return test["result"] not in ("OK", "SKIP", "EXPECTEDFAIL")
+
+
 def run(command, **kwargs):
     return subprocess.run(command, cwd=ROOT, **kwargs).returncode
+
+
+def read_log(log):
+    """meson's results by the test's name."""
+    tests = [json.loads(line) for line in log.read_text(errors="replace").splitlines()]
+    return {test["name"]: test for test in tests}
+
+
+def second_runs(results):
+    """Names of the tests to run once more: see above."""
+    names = [name for name, test in results.items() if is_bad(test) and not
+             SANITIZER_REPORT.search((test.get("stdout") or "") + (test.get("stderr") or ""))]
+    return names if len(names) <= MAX_SECOND_RUNS else []
 
 
 def run_build(build, full, pattern, count):
@@ -95,8 +120,16 @@ def run_build(build, full, pattern, count):
         print(f"{build}: no test ran")
         count.failed += 1
         return
-    for line in log.read_text(errors="replace").splitlines():
-        count.add_test(build, json.loads(line))
+    results = read_log(log)
+    for name in second_runs(results):
+        print(f"== {build}: {name} failed; once more, alone", flush=True)
+        run(command + ["--num-processes", "1", name.split(" / ")[-1]], env=env)
+        again = read_log(log).get(name)
+        if again and not is_bad(again):
+            count.unstable.append(f"{build}/{name}")
+            results[name] = again
+    for test in results.values():
+        count.add_test(build, test)
     print(f"== {build}: tested in {time.monotonic() - built:.0f} s", flush=True)
 
 
@@ -111,6 +144,8 @@ def main():
         run_build(build, args.full, args.tests, count)
     for reason in count.reasons:
         print("skipped:", reason)
+    for name in count.unstable:
+        print("unstable: failed once, then passed alone:", name)
     print(f"{count.passed} passed, {count.failed} failed, {count.skipped} skipped")
     return 1 if count.failed or not count.passed else 0
 
