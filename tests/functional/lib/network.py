@@ -38,9 +38,12 @@ def enter_namespace():
     run("ip", "link", "set", "lo", "up")
 
 
-def make_tap(name, address):
-    """A tap for an emulator to attach to, with @address (and /24) on the host's side."""
-    run("ip", "tuntap", "add", "dev", name, "mode", "tap", "vnet_hdr")
+def make_tap(name, address, *flags):
+    """A tap for an emulator to attach to, with @address (and /24) on the host's side.
+
+    @flags: what `ip tuntap` knows beside vnet_hdr, as multi_queue.
+    """
+    run("ip", "tuntap", "add", "dev", name, "mode", "tap", "vnet_hdr", *flags)
     run("ip", "addr", "add", f"{address}/24", "dev", name)
     run("ip", "link", "set", name, "up")
 
