@@ -223,8 +223,17 @@ gboolean opt_msg(const char *value, GError **errp)
         .implied_key = "timestamp", .allow_flags = true, .flat = true};
     json_object *options = keyval_parse(value, &opts, NULL, errp);
 
+    if (!options) {
+        return FALSE;
+    }
+    const char *text = json_member_string(options, "timestamp");
+    bool on = false;
+    gboolean ok = !text || parse_bool("timestamp", text, &on, errp);
+    if (ok && text) {
+        error_set_timestamps(on);
+    }
     json_object_put(options);
-    return options != NULL;
+    return ok;
 }
 
 gboolean opt_log_items(const char *value, GError **errp)

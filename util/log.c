@@ -90,8 +90,9 @@ void log_printf(const char *fmt, ...)
     g_autofree char *text = g_strdup_vprintf(fmt, ap);
     va_end(ap);
     g_strchomp(text);
+    g_autofree char *time = error_time_prefix();
     pthread_mutex_lock(&log_lock);
-    fprintf(log_file ? log_file : stderr, "%s\n", text);
+    fprintf(log_file ? log_file : stderr, "%s%s\n", time, text);
     pthread_mutex_unlock(&log_lock);
 }
 

@@ -103,6 +103,8 @@ static void test_refused(void)
         {"-pidfile /nonexistent/p", "/nonexistent/p"},
         {"-D /nonexistent/l", "/nonexistent/l"},
         {"-d foo", "'foo'"},
+        {"-only-migratable -device virtio-rng-pci", "not migratable"},
+        {"-msg timestamp=perhaps", "timestamp"},
         {"-run-with foo=on", "'foo'"},
         {"-sandbox maybe", "maybe"},
         {"-sandbox on,spawn=x", "'x'"},
@@ -119,6 +121,16 @@ static void test_refused(void)
                     cases[i].line, status, out, err);
         }
     }
+}
+
+static void test_timestamps(void)
+{
+    g_autofree char *out = NULL, *err = NULL;
+
+    g_assert_cmpint(run("-msg timestamp=on -device nope", &out, &err), ==, 1);
+    g_assert_true(g_regex_match_simple(
+        "^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d{6}Z swnic-system-x86_64: -device nope:",
+        err, 0, 0));
 }
 
 static void test_help(void)
@@ -418,6 +430,7 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     dir = g_dir_make_tmp("swnic-cmdline-XXXXXX", NULL);
     g_test_add_func("/cmdline/refused-in-one-line", test_refused);
+    g_test_add_func("/cmdline/messages-with-the-time", test_timestamps);
     g_test_add_func("/cmdline/help-lists", test_help);
     g_test_add_func("/cmdline/order-does-not-matter", test_order);
     g_test_add_func("/cmdline/readconfig", test_readconfig);
