@@ -12,6 +12,7 @@
 #include <stdbool.h>
 
 #ifdef HAVE_SYS_SDT_H
+#define SDT_USE_VARIADIC 1
 #include <sys/sdt.h>
 #define TRACE_PROBE(...) STAP_PROBEV(swnic, __VA_ARGS__)
 #else
