@@ -17,6 +17,7 @@
 #include "util/error.h"
 #include "util/json.h"
 #include "util/runstate.h"
+#include "util/trace.h"
 
 typedef struct Incoming {
     bool deferred; /* waits for migrate-incoming */
@@ -64,6 +65,7 @@ gboolean migration_may_start(GError **errp)
 static void set_status(Incoming *in, MigrationStatus status)
 {
     in->status = status;
+    trace_migration_set_incoming_state(MigrationStatus_str(status));
     migration_send_status_event(status);
 }
 

@@ -16,6 +16,7 @@
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/runstate.h"
+#include "util/trace.h"
 
 #define UNPLUG_POLL_MS 50 /* how often it is looked whether a device has left */
 #define CHUNK_SIZE     (512u * 1024) /* written at once; also how often the rate is looked at */
@@ -107,6 +108,7 @@ static void set_status(Outgoing *m, MigrationStatus status)
 {
     if (m->status != status) {
         m->status = status;
+        trace_migration_set_outgoing_state(MigrationStatus_str(status));
         migration_send_status_event(status);
     }
 }

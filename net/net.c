@@ -15,6 +15,7 @@
 #include "net/filter.h"
 #include "net/net-internal.h"
 #include "util/error.h"
+#include "util/trace.h"
 
 GPtrArray *net_clients;
 
@@ -208,6 +209,7 @@ unsigned net_client_find_any(const char *name, NetClient **ncs, unsigned max)
 void net_count_drop(NetClient *nc, NetDropReason reason, unsigned packets)
 {
     nc->stats.drops[reason] += packets;
+    trace_net_drop(nc->name, net_drop_names[reason], packets);
 }
 
 unsigned net_deliver(NetClient *nc, NetClient *peer, NetPacket *pkts, unsigned n)

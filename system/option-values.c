@@ -12,6 +12,7 @@
 #include "util/fdset.h"
 #include "util/json.h"
 #include "util/log.h"
+#include "util/trace.h"
 
 Settings settings;
 
@@ -223,8 +224,17 @@ gboolean opt_msg(const char *value, GError **errp)
         .implied_key = "timestamp", .allow_flags = true, .flat = true};
     json_object *options = keyval_parse(value, &opts, NULL, errp);
 
+    if (!options) {
+        return FALSE;
+    }
+    const char *text = json_member_string(options, "timestamp");
+    bool on = false;
+    gboolean ok = !text || parse_bool("timestamp", text, &on, errp);
+    if (ok && text) {
+        error_set_timestamps(on);
+    }
     json_object_put(options);
-    return options != NULL;
+    return ok;
 }
 
 gboolean opt_log_items(const char *value, GError **errp)
@@ -243,11 +253,31 @@ gboolean opt_log_file(const char *value, GError **errp)
 
 gboolean opt_trace(const char *value, GError **errp)
 {
+    static const KeyvalOptions opts = {.implied_key = "enable", .flat = true};
+
     if (is_help(value)) {
-        print_help_and_exit("There are no single trace events: -trace is -d trace.");
+        g_autofree char *text = trace_help();
+        print_help_and_exit(text);
+    }
+    json_object *options = keyval_parse(value, &opts, NULL, errp);
+    gboolean ok = options != NULL;
+    if (!ok) {
+        return FALSE;
+    }
+    json_object_object_foreach(options, key, member)
+    {
+        const char *text = json_object_get_string(member);
+        if (!ok) {
+            break;
+        }
+        ok = !strcmp(key, "enable")   ? trace_switch(text, errp)
+             : !strcmp(key, "events") ? trace_switch_from_file(text, errp)
+             : !strcmp(key, "file")   ? log_set_file(text, errp)
+                                      : error_set(errp, "Parameter '%s' is unexpected", key);
     }
     log_mask |= LOG_TRACE;
-    return TRUE;
+    json_object_put(options);
+    return ok;
 }
 
 gboolean opt_sandbox(const char *value, GError **errp)

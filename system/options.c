@@ -87,6 +87,12 @@ static gboolean opt_no_reboot(const char *value, GError **errp)
     return TRUE;
 }
 
+static gboolean opt_only_migratable(const char *value, GError **errp)
+{
+    device_set_only_migratable();
+    return TRUE;
+}
+
 static gboolean opt_daemonize(const char *value, GError **errp)
 {
     settings.daemonize = true;
@@ -569,8 +575,12 @@ const CmdlineOption cmdline_options[] = {
            PHASE_SETTINGS, opt_sandbox),
     OPTION("d", "ITEM[,...]", "logs; -d help lists what", PHASE_SETTINGS, opt_log_items),
     OPTION("D", "FILE", "log file instead of standard error", PHASE_SETTINGS, opt_log_file),
-    OPTION("trace", "PATTERN", "same as -d trace", PHASE_SETTINGS, opt_trace),
-    OPTION("msg", "timestamp=on|off", "accepted for compatibility", PHASE_SETTINGS, opt_msg),
+    OPTION("trace", "[enable=]PATTERN[,events=FILE][,file=FILE]",
+           "logs trace events; -trace help lists them", PHASE_SETTINGS, opt_trace),
+    OPTION("only-migratable", NULL, "refuses devices that cannot be migrated", PHASE_SETTINGS,
+           opt_only_migratable),
+    OPTION("msg", "timestamp=on|off", "messages and log lines begin with the time", PHASE_SETTINGS,
+           opt_msg),
     OPTION("display", "none", "there is no other", PHASE_SETTINGS, opt_display),
     OPTION("audio", "none", "there is no other", PHASE_SETTINGS, opt_audio),
     OPTION("vga", "none", "there is no other", PHASE_SETTINGS, opt_vga),
@@ -584,7 +594,6 @@ const CmdlineOption cmdline_options[] = {
     IGNORED("no-shutdown", NULL),
     IGNORED("no-hpet", NULL),
     IGNORED("no-acpi", NULL),
-    REFUSED("only-migratable", NULL, "migration is not available in this version"),
     REFUSED("loadvm", "NAME", "migration is not available in this version"),
     REFUSED("cpu", "MODEL", NO_CPU),
     REFUSED("smp", "N", NO_CPU),

@@ -7,6 +7,7 @@
 G_DEFINE_QUARK(swnic - error, swnic_error)
 
 static const char *program_name = "swnic-system-x86_64";
+static gboolean timestamps; /* set while the command line is read, before there are threads */
 
 G_GNUC_PRINTF(3, 0)
 static void error_set_valist(GError **errp, SwnicErrorClass cls, const char *fmt, va_list ap)
@@ -57,13 +58,29 @@ void error_set_program_name(const char *argv0)
     swnic_error_quark(); /* made before there are threads that could make it twice */
 }
 
+void error_set_timestamps(gboolean on)
+{
+    timestamps = on;
+}
+
+char *error_time_prefix(void)
+{
+    if (!timestamps) {
+        return g_strdup("");
+    }
+    g_autoptr(GDateTime) now = g_date_time_new_now_utc();
+    g_autofree char *seconds = g_date_time_format(now, "%Y-%m-%dT%H:%M:%S");
+    return g_strdup_printf("%s.%06dZ ", seconds, g_date_time_get_microsecond(now));
+}
+
 G_GNUC_PRINTF(2, 0)
 static void report(const char *prefix, const char *fmt, va_list ap)
 {
     g_autofree char *text = g_strdup_vprintf(fmt, ap);
+    g_autofree char *time = error_time_prefix();
 
     /* One write, so that lines of several threads or processes do not mix. */
-    fprintf(stderr, "%s: %s%s\n", program_name, prefix, text);
+    fprintf(stderr, "%s%s: %s%s\n", time, program_name, prefix, text);
 }
 
 void error_report(const char *fmt, ...)

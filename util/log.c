@@ -12,6 +12,7 @@
 
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/trace.h"
 
 #define RATE_INTERVAL_NS INT64_C(1000000000)
 
@@ -23,7 +24,7 @@ static const struct {
     {"guest_errors", LOG_GUEST_ERROR,
      "what a guest does wrong, at most one line a second and place"},
     {"unimp", LOG_UNIMP, "what a guest uses that is not there"},
-    {"trace", LOG_TRACE, "trace points"},
+    {"trace", LOG_TRACE, "trace events; trace:PATTERN: those that -trace help lists"},
 };
 
 unsigned log_mask;
@@ -48,6 +49,13 @@ gboolean log_set_items(const char *list, GError **errp)
 
     for (char **name = names; *name; name++) {
         unsigned found = 0;
+        if (g_str_has_prefix(*name, "trace:")) {
+            if (!trace_switch(*name + strlen("trace:"), errp)) {
+                return FALSE;
+            }
+            mask |= LOG_TRACE;
+            continue;
+        }
         for (size_t i = 0; i < G_N_ELEMENTS(log_items); i++) {
             if (!strcmp(*name, log_items[i].name) || !strcmp(*name, "all")) {
                 found |= log_items[i].mask;
@@ -58,6 +66,11 @@ gboolean log_set_items(const char *list, GError **errp)
                              "Unknown log item '%s'; it is one of guest_errors, unimp, trace, "
                              "all, none",
                              *name);
+        }
+        if (found & LOG_TRACE) {
+            trace_switch("*", NULL);
+        } else if (!strcmp(*name, "none")) {
+            trace_switch_all_off();
         }
         mask |= found;
     }
@@ -90,8 +103,9 @@ void log_printf(const char *fmt, ...)
     g_autofree char *text = g_strdup_vprintf(fmt, ap);
     va_end(ap);
     g_strchomp(text);
+    g_autofree char *time = error_time_prefix();
     pthread_mutex_lock(&log_lock);
-    fprintf(log_file ? log_file : stderr, "%s\n", text);
+    fprintf(log_file ? log_file : stderr, "%s%s\n", time, text);
     pthread_mutex_unlock(&log_lock);
 }
 

@@ -129,6 +129,36 @@ void device_lock_changes(bool locked)
     changes_locked = locked;
 }
 
+static bool only_migratable;
+
+void device_set_only_migratable(void)
+{
+    only_migratable = true;
+}
+
+/* Whether @obj and its parts have migration tables.  A device made of another one, as a transport
+ * of a virtio device is, is saved by that one's. */
+static bool is_migratable(Object *obj)
+{
+    bool has_part = false;
+
+    for (unsigned i = 0; obj->children && i < obj->children->len; i++) {
+        Object *child = g_ptr_array_index(obj->children, i);
+        if (!is_migratable(child)) {
+            return false;
+        }
+        has_part |= IS_DEVICE(child);
+    }
+    return !IS_DEVICE(obj) || has_part || DEVICE_GET_CLASS(obj)->vmsd;
+}
+
+static gboolean migratable_check(DeviceState *dev, GError **errp)
+{
+    return !only_migratable || is_migratable(OBJECT(dev)) ||
+           error_set(errp, "Device '%s' (%s) is not migratable, but -only-migratable was given",
+                     device_name(dev), object_type_name(OBJECT(dev)));
+}
+
 DeviceState *device_add(json_object *options, GError **errp)
 {
     static const char *const skip[] = {"driver", "id", "bus", NULL};
@@ -173,7 +203,8 @@ DeviceState *device_add(json_object *options, GError **errp)
     DeviceState *dev = DEVICE(obj);
     dev->hotplugged = machine_ready;
     device_place(dev, id);
-    if (!object_set_properties(obj, options, skip, errp) || !device_realize(dev, bus, errp)) {
+    if (!object_set_properties(obj, options, skip, errp) || !migratable_check(dev, errp) ||
+        !device_realize(dev, bus, errp)) {
         object_unparent(obj);
         return NULL;
     }

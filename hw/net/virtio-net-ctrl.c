@@ -16,6 +16,7 @@
 #include "hw/net/virtio-net-ctrl.h"
 #include "util/iov.h"
 #include "util/log.h"
+#include "util/trace.h"
 
 bool ctrl_read(CtrlData *data, void *buf, size_t bytes)
 {
@@ -422,6 +423,9 @@ static uint8_t ctrl_do(VirtIONet *n, const struct iovec *iov, unsigned iovcnt,
         ctrl_apply(n, changed);
         ack = VIRTIO_NET_ERR;
     }
+    struct virtio_net_ctrl_hdr hdr = {0};
+    iov_to_buf(iov, iovcnt, 0, &hdr, sizeof(hdr));
+    trace_virtio_net_ctrl(hdr.class, hdr.cmd, ack);
     return ack;
 }
 

@@ -20,6 +20,7 @@
 #include "hw/net/virtio-net-internal.h"
 #include "util/iov.h"
 #include "util/log.h"
+#include "util/trace.h"
 
 #define RX_PREFETCH 64
 
@@ -387,6 +388,7 @@ unsigned virtio_net_receive_batch(NetClient *nc, NetPacket *pkts, unsigned n)
         touched &= touched - 1;
         virtio_net_rx_finish(&net->queues[index]);
     }
+    trace_virtio_net_rx_batch(net, q->index, n, taken);
     return taken;
 }
 

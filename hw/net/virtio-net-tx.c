@@ -20,6 +20,7 @@
 #include "hw/net/virtio-net-internal.h"
 #include "util/iov.h"
 #include "util/log.h"
+#include "util/trace.h"
 
 /* Buffers of one packet: IOV_MAX, less room for what a back end puts in front. */
 #define TX_IOV_MAX (IOV_MAX - 8)
@@ -405,6 +406,7 @@ static int tx_flush(void *opaque, TxFlushCause cause)
     q->tx_stats.empty += told && done == 0;
     q->tx_stats.flushes[cause] += q->tx_looks.done != before;
     tx_count_stall(q, done < 0);
+    trace_virtio_net_tx_flush(q->n, q->index, (int)cause, done);
     return done;
 }
 

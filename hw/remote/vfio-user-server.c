@@ -29,6 +29,7 @@
 #include "util/keyval.h"
 #include "util/log.h"
 #include "vfio-user-internal.h"
+#include "util/trace.h"
 
 #define ACCEPT_RETRY_NS 1000000000ll
 #define BACKLOG         8
@@ -119,6 +120,7 @@ static void run_command(VfioUserServer *server, VfioUserMessage *message)
     VfioUserReply reply = {.data = g_byte_array_new()};
     int error = vfio_user_run_command(server, message, &reply);
 
+    trace_vfio_user_command(message->header.id, message->header.command, error);
     if (server->client && !(message->header.flags & VFIO_USER_NO_REPLY)) {
         vfio_user_reply(server, &message->header, error, reply.data->data, reply.data->len,
                         reply.fds, reply.nfds);

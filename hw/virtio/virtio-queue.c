@@ -12,6 +12,7 @@
  */
 #include "hw/virtio/virtio-internal.h"
 #include "util/log.h"
+#include "util/trace.h"
 
 VirtioQueue *virtio_queue(VirtIODevice *vdev, unsigned index)
 {
@@ -115,6 +116,7 @@ void virtio_queue_notify(VirtIODevice *vdev, unsigned index)
 {
     VirtioQueue *queue = virtio_queue(vdev, index);
 
+    trace_virtio_queue_notify(vdev, index);
     if (!queue || !queue->active) {
         return;
     }

@@ -15,6 +15,7 @@
 #include "hw/virtio/virtio-internal.h"
 #include "util/log.h"
 #include "util/runstate.h"
+#include "util/trace.h"
 
 G_DEFINE_ABSTRACT_TYPE(VirtIODevice, virtio_device, TYPE_DEVICE)
 
@@ -229,9 +230,11 @@ static void interrupt(VirtIODevice *vdev, uint8_t isr, uint16_t vector)
 
 void virtio_notify_now(VirtIODevice *vdev, VirtQueue *vq)
 {
-    uint16_t *vector = &vdev->queues[virtqueue_index(vq)].vector;
+    unsigned queue = virtqueue_index(vq);
+    uint16_t vector = __atomic_load_n(&vdev->queues[queue].vector, __ATOMIC_RELAXED);
 
-    interrupt(vdev, VIRTIO_ISR_QUEUE, __atomic_load_n(vector, __ATOMIC_RELAXED));
+    trace_virtio_notify(vdev, queue, vector);
+    interrupt(vdev, VIRTIO_ISR_QUEUE, vector);
 }
 
 void virtio_notify(VirtIODevice *vdev, VirtQueue *vq)
@@ -345,6 +348,7 @@ void virtio_set_status(VirtIODevice *vdev, uint8_t status)
     VirtIODeviceClass *klass = VIRTIO_DEVICE_GET_CLASS(vdev);
     uint8_t old = vdev->status;
 
+    trace_virtio_set_status(vdev, status);
     if (status == 0) {
         virtio_reset(vdev);
         return;

@@ -32,4 +32,9 @@ void warn_report(const char *fmt, ...) G_GNUC_PRINTF(1, 2);
 void error_report_and_free(GError *err);
 void error_set_program_name(const char *argv0);
 
+/* Whether reports and lines of the log begin with the time (-msg timestamp=on). */
+void error_set_timestamps(gboolean on);
+/* "2026-01-31T12:00:00.000000Z ", or "" if they do not; g_free it. */
+char *error_time_prefix(void);
+
 #endif

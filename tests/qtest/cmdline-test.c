@@ -103,6 +103,12 @@ static void test_refused(void)
         {"-pidfile /nonexistent/p", "/nonexistent/p"},
         {"-D /nonexistent/l", "/nonexistent/l"},
         {"-d foo", "'foo'"},
+        {"-only-migratable -device virtio-rng-pci", "not migratable"},
+        {"-trace nope", "'nope' does not exist"},
+        {"-trace enable=virtio_*,foo=1", "'foo'"},
+        {"-trace events=/nonexistent/e", "/nonexistent/e"},
+        {"-d trace:nope", "'nope' does not exist"},
+        {"-msg timestamp=perhaps", "timestamp"},
         {"-run-with foo=on", "'foo'"},
         {"-sandbox maybe", "maybe"},
         {"-sandbox on,spawn=x", "'x'"},
@@ -119,6 +125,43 @@ static void test_refused(void)
                     cases[i].line, status, out, err);
         }
     }
+}
+
+static void test_timestamps(void)
+{
+    g_autofree char *out = NULL, *err = NULL;
+
+    g_assert_cmpint(run("-msg timestamp=on -device nope", &out, &err), ==, 1);
+    g_assert_true(g_regex_match_simple(
+        "^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d{6}Z swnic-system-x86_64: -device nope:",
+        err, 0, 0));
+}
+
+/* A migration from nothing fails and ends the process; its states are events. */
+static void check_trace(const char *options, bool expected)
+{
+    g_autofree char *out = NULL, *err = NULL, *text = NULL;
+    g_autofree char *path = g_build_filename(dir, "trace.log", NULL);
+    g_autofree char *line =
+        g_strdup_printf("-msg timestamp=off -D trace.log %s -incoming file:/dev/null", options);
+
+    g_assert_cmpint(run(line, &out, &err), ==, 1);
+    g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
+    g_assert_true(!!strstr(text, "migration_set_incoming_state state failed\n") == expected);
+    g_unlink(path);
+}
+
+static void test_trace(void)
+{
+    check_trace("", false);
+    check_trace("-trace migration_set_incoming_state", true);
+    check_trace("-trace 'migration_*'", true);
+    check_trace("-trace virtio_notify", false);
+    check_trace("-trace enable=migration_*", true);
+    check_trace("-trace migration_* -trace enable=-migration_*", false);
+    check_trace("-d trace:migration_*", true);
+    check_trace("-d guest_errors,trace:virtio_*", false);
+    check_trace("-d trace", true);
 }
 
 static void test_help(void)
@@ -144,6 +187,7 @@ static void test_help(void)
         {"-object memory-backend-file,help", "mem-path"},
         {"-chardev help", "socket"},
         {"-d help", "guest_errors"},
+        {"-trace help", "virtio_net_tx_flush  "},
         {"-display help", "none"},
     };
 
@@ -418,7 +462,9 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     dir = g_dir_make_tmp("swnic-cmdline-XXXXXX", NULL);
     g_test_add_func("/cmdline/refused-in-one-line", test_refused);
+    g_test_add_func("/cmdline/messages-with-the-time", test_timestamps);
     g_test_add_func("/cmdline/help-lists", test_help);
+    g_test_add_func("/cmdline/trace", test_trace);
     g_test_add_func("/cmdline/order-does-not-matter", test_order);
     g_test_add_func("/cmdline/readconfig", test_readconfig);
     g_test_add_func("/cmdline/end/status-0-and-nothing-left", test_ends);

@@ -119,6 +119,8 @@ void machine_reset_devices(void);
 /* Once the command line's devices are there: from now on device_add is a hotplug. */
 void device_set_machine_ready(bool ready);
 bool device_machine_is_ready(void);
+/* From now on device_add() refuses devices without a migration table. */
+void device_set_only_migratable(void);
 /* While a migration goes on device_add() and device_del() are refused. */
 void device_lock_changes(bool locked);
 
