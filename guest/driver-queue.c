@@ -1,11 +1,12 @@
 /*
- * Split virtqueue, driver's side: see driver-queue.h.
+ * Split virtqueue, driver's side, and the door to the packed one: see driver-queue.h.
  *
  * Free descriptors form a list through their `next` fields, which the device never writes; the
  * length of each chain in flight is kept in private memory, so that nothing the device does to
  * shared memory changes what we free.  Names and rules: virtio 1.2, section 2.7.
  */
 #include "guest/driver-queue.h"
+#include "guest/driver-queue-packed.h"
 #include <gio/gio.h>
 #include <inttypes.h>
 #include <linux/virtio_config.h>
@@ -51,6 +52,27 @@ static bool allocate_rings(DriverQueue *queue)
     return true;
 }
 
+static DriverQueue *queue_new(GuestRam *ram, uint16_t index, uint16_t size, bool event_idx)
+{
+    DriverQueue *queue = g_new0(DriverQueue, 1);
+    queue->ram = ram;
+    queue->index = index;
+    queue->size = size;
+    queue->event_idx = event_idx;
+    queue->chain_length = g_new0(uint16_t, size);
+    queue->tokens = g_new0(void *, size);
+    queue->free_count = size;
+    return queue;
+}
+
+static DriverQueue *give_up(DriverQueue *queue, GError **errp)
+{
+    g_set_error(errp, G_IO_ERROR, G_IO_ERROR_NO_SPACE,
+                "queue %u: guest RAM of %zu bytes is used up", queue->index, queue->ram->size);
+    driver_queue_free(queue);
+    return NULL;
+}
+
 DriverQueue *driver_queue_new(GuestRam *ram, uint16_t index, uint16_t size, bool event_idx,
                               bool use_indirect, GError **errp)
 {
@@ -59,20 +81,10 @@ DriverQueue *driver_queue_new(GuestRam *ram, uint16_t index, uint16_t size, bool
                     "queue %u: size %u: a split ring's is a power of two up to 32768", index, size);
         return NULL;
     }
-    DriverQueue *queue = g_new0(DriverQueue, 1);
-    queue->ram = ram;
-    queue->index = index;
-    queue->size = size;
-    queue->event_idx = event_idx;
+    DriverQueue *queue = queue_new(ram, index, size, event_idx);
     queue->use_indirect = use_indirect;
-    queue->chain_length = g_new0(uint16_t, size);
-    queue->tokens = g_new0(void *, size);
-    queue->free_count = size;
     if (!allocate_rings(queue)) {
-        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_NO_SPACE,
-                    "queue %u: guest RAM of %zu bytes is used up", index, ram->size);
-        driver_queue_free(queue);
-        return NULL;
+        return give_up(queue, errp);
     }
     for (uint16_t i = 0; i < size; i++) {
         queue->desc[i].next = i + 1;
@@ -80,11 +92,24 @@ DriverQueue *driver_queue_new(GuestRam *ram, uint16_t index, uint16_t size, bool
     return queue;
 }
 
+DriverQueue *driver_queue_new_packed(GuestRam *ram, uint16_t index, uint16_t size, bool event_idx,
+                                     GError **errp)
+{
+    if (size == 0 || size > 32768) {
+        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_ARGUMENT,
+                    "queue %u: size %u: a packed ring's is 1 to 32768", index, size);
+        return NULL;
+    }
+    DriverQueue *queue = queue_new(ram, index, size, event_idx);
+    return driver_packed_init(queue) ? queue : give_up(queue, errp);
+}
+
 void driver_queue_free(DriverQueue *queue)
 {
     if (!queue) {
         return;
     }
+    driver_packed_free(queue);
     g_free(queue->chain_length);
     g_free(queue->tokens);
     g_free(queue->indirect_addr);
@@ -117,6 +142,9 @@ static void fill_indirect(DriverQueue *queue, uint16_t head, const DriverSegment
 int driver_queue_add(DriverQueue *queue, const DriverSegment *segments, unsigned out, unsigned in,
                      void *token)
 {
+    if (queue->packed) {
+        return driver_packed_add(queue, segments, out, in, token);
+    }
     unsigned total = out + in;
     bool indirect = queue->use_indirect && total > 1 && total <= DRIVER_QUEUE_INDIRECT_MAX;
     unsigned needed = indirect ? 1 : total;
@@ -143,6 +171,9 @@ int driver_queue_add(DriverQueue *queue, const DriverSegment *segments, unsigned
 
 bool driver_queue_publish(DriverQueue *queue)
 {
+    if (queue->packed) {
+        return driver_packed_publish(queue);
+    }
     uint16_t old = queue->avail_published, now = queue->avail_next;
     if (old == now) {
         return false;
@@ -161,6 +192,9 @@ bool driver_queue_publish(DriverQueue *queue)
 
 bool driver_queue_has_used(const DriverQueue *queue)
 {
+    if (queue->packed) {
+        return driver_packed_has_used(queue);
+    }
     /* Acquire: the entries behind this index are complete when we read them. */
     return !queue->broken &&
            __atomic_load_n(&queue->used->idx, __ATOMIC_ACQUIRE) != queue->used_next;
@@ -181,6 +215,9 @@ static void free_chain(DriverQueue *queue, uint16_t head)
 
 void *driver_queue_take(DriverQueue *queue, uint32_t *len)
 {
+    if (queue->packed) {
+        return driver_packed_take(queue, len);
+    }
     if (!driver_queue_has_used(queue)) {
         return NULL;
     }
@@ -198,6 +235,10 @@ void *driver_queue_take(DriverQueue *queue, uint32_t *len)
 
 void driver_queue_disable_interrupts(DriverQueue *queue)
 {
+    if (queue->packed) {
+        driver_packed_disable_interrupts(queue);
+        return;
+    }
     if (queue->event_idx) {
         /* Just behind what was taken: the index passes it again only 65,535 entries later. */
         store16(queue->used_event, (uint16_t)(queue->used_next - 1));
@@ -213,6 +254,9 @@ bool driver_queue_enable_interrupts(DriverQueue *queue)
 
 bool driver_queue_enable_interrupts_after(DriverQueue *queue, uint16_t count)
 {
+    if (queue->packed) {
+        return driver_packed_enable_interrupts(queue, count);
+    }
     if (queue->event_idx) {
         store16(queue->used_event, (uint16_t)(queue->used_next + count));
     } else {

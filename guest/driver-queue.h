@@ -1,5 +1,6 @@
 /*
- * The driver's side of a split virtqueue in shared guest RAM.
+ * The driver's side of a virtqueue in shared guest RAM: a split one, or a packed one
+ * (driver-queue-packed.c) behind the same functions.
  *
  * Chains are added to the descriptor table, published in one store of the available index, and
  * taken back from the used ring.  Whether the device wants a notification, or we an interrupt,
@@ -21,12 +22,15 @@ typedef struct DriverSegment {
     uint32_t len;
 } DriverSegment;
 
+typedef struct DriverPackedRing DriverPackedRing;
+
 typedef struct DriverQueue {
     GuestRam *ram;
     uint16_t index, size;
     bool event_idx, use_indirect;
-    bool broken; /* the device returned what it was never given */
-    uint64_t desc_addr, avail_addr, used_addr;
+    bool broken;              /* the device returned what it was never given */
+    DriverPackedRing *packed; /* NULL: split, and what follows up to free_head is its own */
+    uint64_t desc_addr, avail_addr, used_addr; /* packed: the latter two are event areas */
     struct vring_desc *desc;
     struct vring_avail *avail;
     struct vring_used *used;
@@ -36,8 +40,8 @@ typedef struct DriverQueue {
     uint16_t avail_published;
     uint16_t used_next; /* next used entry to look at */
     uint16_t free_head, free_count;
-    uint16_t *chain_length;  /* by head: descriptors in flight, 0: none */
-    void **tokens;           /* by head */
+    uint16_t *chain_length;  /* by head or packed id: descriptors in flight, 0: none */
+    void **tokens;           /* by the same */
     uint64_t *indirect_addr; /* by head: a table of DRIVER_QUEUE_INDIRECT_MAX entries */
 } DriverQueue;
 
@@ -46,6 +50,9 @@ typedef struct DriverQueue {
 /* Allocates and clears the rings; @size is a power of two up to 32,768.  NULL with error. */
 DriverQueue *driver_queue_new(GuestRam *ram, uint16_t index, uint16_t size, bool event_idx,
                               bool use_indirect, GError **errp);
+/* The same, packed; @size up to 32,768, without indirect tables. */
+DriverQueue *driver_queue_new_packed(GuestRam *ram, uint16_t index, uint16_t size, bool event_idx,
+                                     GError **errp);
 /* NULL is fine.  Ring memory stays allocated: see guest_ram_reset(). */
 void driver_queue_free(DriverQueue *queue);
 

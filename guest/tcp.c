@@ -8,6 +8,8 @@
  *   sink PORT               accepts one connection and reads it to its end
  *   echo PORT               the same, and sends everything back
  *   source HOST:PORT BYTES  connects and sends
+ *
+ * With --udp-echo every datagram to that port goes back where it came from, all the while.
  */
 #include "guest/commands.h"
 #include "guest/emulator.h"
@@ -17,6 +19,8 @@
 #include <gio/gio.h>
 #include <inttypes.h>
 #include <lwip/api.h>
+#include <lwip/tcpip.h>
+#include <lwip/udp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,14 +28,15 @@
 #define RAM_SIZE   (128u << 20)
 #define PIECE      32768
 #define TIMEOUT_MS 20000
+#define UDP_TRIES  2000
 #define OFFLOADS                                                                                   \
     ((1ull << VIRTIO_NET_F_CSUM) | (1ull << VIRTIO_NET_F_HOST_TSO4) |                              \
      (1ull << VIRTIO_NET_F_GUEST_CSUM) | (1ull << VIRTIO_NET_F_GUEST_TSO4))
 
 typedef struct TcpOptions {
     char *emulator, *netdev, *device, *address;
-    gboolean offloads;
-    int timeout;
+    gboolean offloads, packed;
+    int timeout, udp_echo;
 } TcpOptions;
 
 typedef struct TcpRun {
@@ -41,6 +46,8 @@ typedef struct TcpRun {
     GuestPciDevice *pci;
     NetDriver *driver;
     bool stack_runs;
+    struct udp_pcb *udp;
+    bool packed; /* was negotiated */
     uint64_t sent, received;
     GChecksum *sent_sum, *received_sum;
 } TcpRun;
@@ -153,6 +160,51 @@ static bool send_to(TcpRun *run, uint32_t host, uint16_t port, uint64_t bytes, G
     return ok;
 }
 
+/* --- UDP --- */
+
+static void echo_datagram(void *opaque, struct udp_pcb *pcb, struct pbuf *p, const ip_addr_t *from,
+                          u16_t port)
+{
+    err_t err = ERR_MEM;
+    /* A full ring, as with tx=timer, is no reason to lose it: the device empties it alone. */
+    for (unsigned i = 0; err == ERR_MEM && i < UDP_TRIES; i++) {
+        struct pbuf *copy = pbuf_clone(PBUF_TRANSPORT, PBUF_RAM, p); /* gets headers put before */
+        if (copy) {
+            err = udp_sendto(pcb, copy, from, port);
+            pbuf_free(copy);
+        }
+        if (err == ERR_MEM) {
+            g_usleep(100);
+        }
+    }
+    if (err != ERR_OK) {
+        fprintf(stderr, "swnic-guest: a datagram is lost: %s\n", guest_netif_strerror(err));
+    }
+    pbuf_free(p);
+    (void)opaque;
+}
+
+static bool start_udp(TcpRun *run, uint16_t port, GError **errp)
+{
+    LOCK_TCPIP_CORE();
+    run->udp = udp_new();
+    err_t err = run->udp ? udp_bind(run->udp, IP_ADDR_ANY, port) : ERR_MEM;
+    if (err == ERR_OK) {
+        udp_recv(run->udp, echo_datagram, NULL);
+    }
+    UNLOCK_TCPIP_CORE();
+    return err == ERR_OK || fail(errp, "UDP", err);
+}
+
+static void stop_udp(TcpRun *run)
+{
+    if (run->udp) {
+        LOCK_TCPIP_CORE();
+        udp_remove(run->udp);
+        UNLOCK_TCPIP_CORE();
+    }
+}
+
 /* --- the guest --- */
 
 /* "10.9.0.2/24"; the router is the network's first address. */
@@ -192,7 +244,8 @@ static bool start(TcpRun *run, const GuestDhcpLease *lease, GError **errp)
         .halt_bios = !is_swnic,
     };
     NetDriverConfig config = {
-        .features = NET_DRIVER_PLAIN_FEATURES | (run->options->offloads ? OFFLOADS : 0),
+        .features = NET_DRIVER_PLAIN_FEATURES | (run->options->offloads ? OFFLOADS : 0) |
+                    (run->options->packed ? 1ull << VIRTIO_F_RING_PACKED : 0),
         .tx_buffer_size = run->options->offloads ? 65562 : 0,
     };
     run->emulator = emulator_start(&options, errp);
@@ -202,13 +255,17 @@ static bool start(TcpRun *run, const GuestDhcpLease *lease, GError **errp)
     guest_pci_bus_init(&run->bus, run->emulator->qtest);
     run->pci = guest_pci_device_find(&run->bus, guest_pci_match_virtio_net, NULL, 0, errp);
     run->driver = run->pci ? net_driver_new(run->pci, run->emulator->ram, &config, errp) : NULL;
+    run->packed = run->driver &&
+                  virtio_driver_has_feature(net_driver_virtio(run->driver), VIRTIO_F_RING_PACKED);
     run->stack_runs = run->driver && guest_netif_start(run->driver, lease, errp);
-    return run->stack_runs;
+    return run->stack_runs &&
+           (!run->options->udp_echo || start_udp(run, (uint16_t)run->options->udp_echo, errp));
 }
 
 static bool stop(TcpRun *run, bool so_far, GError **errp)
 {
     if (run->stack_runs) {
+        stop_udp(run);
         guest_netif_stop();
         so_far = so_far && net_driver_check(run->driver, errp);
     }
@@ -225,11 +282,12 @@ static void report(TcpRun *run)
 {
     GuestNetifStats stats;
     guest_netif_get_stats(&stats);
-    printf("{\"sent\": %" PRIu64 ", \"sent-sha256\": \"%s\", \"received\": %" PRIu64
+    printf("{\"packed\": %s, \"sent\": %" PRIu64 ", \"sent-sha256\": \"%s\", \"received\": %" PRIu64
            ", \"received-sha256\": \"%s\", \"tso-frames\": %" PRIu64 ", \"large-frames\": %" PRIu64
            "}\n",
-           run->sent, g_checksum_get_string(run->sent_sum), run->received,
-           g_checksum_get_string(run->received_sum), stats.tso_frames, stats.large_frames);
+           run->packed ? "true" : "false", run->sent, g_checksum_get_string(run->sent_sum),
+           run->received, g_checksum_get_string(run->received_sum), stats.tso_frames,
+           stats.large_frames);
 }
 
 /* --- the command line --- */
@@ -282,6 +340,8 @@ static bool parse_options(int *argc, char ***argv, TcpOptions *options, GError *
          "The guest's; default 10.9.0.2/24", "ADDRESS/BITS"},
         {"offloads", 'o', 0, G_OPTION_ARG_NONE, &options->offloads,
          "Negotiate checksum and TCP segmentation offload, both ways", NULL},
+        {"packed", 'p', 0, G_OPTION_ARG_NONE, &options->packed, "Negotiate packed rings", NULL},
+        {"udp-echo", 'u', 0, G_OPTION_ARG_INT, &options->udp_echo, "Send datagrams back", "PORT"},
         {"emulator", 'e', 0, G_OPTION_ARG_STRING, &options->emulator,
          "Emulator to run; default: swnic-system-x86_64 beside this program", "COMMAND"},
         {"device", 'd', 0, G_OPTION_ARG_STRING, &options->device,
@@ -297,6 +357,11 @@ static bool parse_options(int *argc, char ***argv, TcpOptions *options, GError *
     g_option_context_free(context);
     if (ok && !options->netdev) {
         g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_ARGUMENT, "--netdev is missing");
+        return false;
+    }
+    if (ok && (options->udp_echo < 0 || options->udp_echo > 65535)) {
+        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_ARGUMENT,
+                    "--udp-echo %d: a port is 1 to 65535", options->udp_echo);
         return false;
     }
     return ok;

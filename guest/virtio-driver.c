@@ -299,10 +299,14 @@ DriverQueue *virtio_driver_setup_queue(VirtioDriver *driver, uint16_t index, uin
         }
         return NULL;
     }
+    bool event_idx = virtio_driver_has_feature(driver, VIRTIO_RING_F_EVENT_IDX);
+    size = size ? size : max;
     DriverQueue *queue =
-        driver_queue_new(driver->ram, index, size ? size : max,
-                         virtio_driver_has_feature(driver, VIRTIO_RING_F_EVENT_IDX),
-                         virtio_driver_has_feature(driver, VIRTIO_RING_F_INDIRECT_DESC), errp);
+        virtio_driver_has_feature(driver, VIRTIO_F_RING_PACKED)
+            ? driver_queue_new_packed(driver->ram, index, size, event_idx, errp)
+            : driver_queue_new(driver->ram, index, size, event_idx,
+                               virtio_driver_has_feature(driver, VIRTIO_RING_F_INDIRECT_DESC),
+                               errp);
     if (queue && !enable_queue(driver, queue, vector, errp)) {
         driver_queue_free(queue);
         return NULL;

@@ -1,0 +1,276 @@
+#!/usr/bin/env python3
+"""TCP and UDP through every kind of ring, policy and back end.
+
+A cell boots one guest (`swnic-guest tcp echo --udp-echo`): a TCP stream and a UDP stream go to it
+and come back at the same time, so that each direction carries both; TCP is compared by SHA-256,
+every datagram by its sequence number and its bytes.  Datagrams travel in a window that fits every
+queue on the way, so that none may be lost.  Cells are a pairwise cover of the axes (each two values
+of two axes meet in some cell, which is checked), or with SWNIC_TEST_FULL=1 all combinations.
+The tap with 4 queues has its first pair in use: the guest's driver has one.
+"""
+import ctypes
+import fcntl
+import hashlib
+import itertools
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+EMULATOR = os.environ["SWNIC_BINARY"]
+GUEST = os.environ["SWNIC_GUEST"]
+IFNAME, HOST, PORT = "swnicmx", "10.9.0.1", 5001
+WAIT = 20
+TCP_SIZE = {True: 8 << 20, False: 2 << 20}  # tap or not
+DATAGRAMS, WINDOW = 2000, 16
+HELLO = b"hello"
+UDP_SIZES = (12, 64, 333, 1000, 1472)
+
+AXES = (
+    ("ring", ("split", "packed")),
+    ("mrg_rxbuf", ("on", "off")),
+    ("event_idx", ("on", "off")),
+    ("offloads", ("on", "off")),
+    ("tx", ("bh", "timer", "flush-first", "adaptive")),
+    ("net", ("tap-vnet", "tap-plain", "tap-4-queues", "user")),
+)
+
+CLONE_NEWNET = 0x40000000
+SIOCSIFADDR, SIOCSIFNETMASK, SIOCGIFFLAGS, SIOCSIFFLAGS = 0x8916, 0x891C, 0x8913, 0x8914
+IFF_UP = 1
+
+
+class Failure(Exception):
+    pass
+
+
+def expect(condition, text):
+    if not condition:
+        raise Failure(text)
+
+
+# --- cells ---
+
+def pairs_of(cell):
+    return {((i, cell[i]), (j, cell[j])) for i, j in itertools.combinations(range(len(cell)), 2)}
+
+
+def all_cells():
+    return list(itertools.product(*(values for _, values in AXES)))
+
+
+def pairwise_cells():
+    """Takes the combination with most new pairs, the first of equals, until none is left."""
+    cells = [(cell, pairs_of(cell)) for cell in all_cells()]
+    missing = set().union(*(pairs for _, pairs in cells))
+    chosen = []
+    while missing:
+        cell, pairs = max(cells, key=lambda one: len(one[1] & missing))
+        chosen.append(cell)
+        missing -= pairs
+    return chosen
+
+
+def cover_test(cells):
+    """Counts the pairs anew, from the axes."""
+    number = 0
+    for (i, (_, left)), (j, (_, right)) in itertools.combinations(enumerate(AXES), 2):
+        for a, b in itertools.product(left, right):
+            number += 1
+            expect(any(cell[i] == a and cell[j] == b for cell in cells), f"no cell has {a} and {b}")
+    return f"{len(cells)} cells of {len(all_cells())} cover {number} pairs"
+
+
+# --- the network ---
+
+def enter_namespace():
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNET) != 0:
+        return os.strerror(ctypes.get_errno())
+    raise_interface("lo")
+    return None
+
+
+def raise_interface(name):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        name = name.encode()
+        flags, = struct.unpack("16xH14x", fcntl.ioctl(s, SIOCGIFFLAGS, struct.pack("32s", name)))
+        fcntl.ioctl(s, SIOCSIFFLAGS, struct.pack("16sH14x", name, flags | IFF_UP))
+
+
+def configure_tap():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        for request, address in ((SIOCSIFADDR, HOST), (SIOCSIFNETMASK, "255.255.255.0")):
+            sockaddr = struct.pack("=HH4s8x", socket.AF_INET, 0, socket.inet_aton(address))
+            fcntl.ioctl(s, request, struct.pack("16s16s", IFNAME.encode(), sockaddr))
+    raise_interface(IFNAME)
+
+
+def netdev_of(net):
+    """-netdev, the guest's address, and where the host reaches the guest."""
+    if net == "user":
+        rules = ",".join(f"hostfwd={kind}:127.0.0.1:{PORT}-10.0.2.15:{PORT}"
+                         for kind in ("tcp", "udp"))
+        return f"user,{rules}", "10.0.2.15/24", "127.0.0.1"
+    options = {"tap-vnet": ",vnet_hdr=on", "tap-plain": ",vnet_hdr=off",
+               "tap-4-queues": ",vnet_hdr=on,queues=4"}[net]
+    return (f"tap,ifname={IFNAME},script=no,downscript=no{options}", "10.9.0.2/24", "10.9.0.2")
+
+
+# --- traffic ---
+
+def contents(size):
+    return bytes((i * 31 + (i >> 9) * 7 + (i >> 17)) & 255 for i in range(1 << 20)) * (size >> 20)
+
+
+CONTENTS = {size: contents(size) for size in TCP_SIZE.values()}
+
+
+def connect(address):
+    """The guest may still be learning our address."""
+    deadline = time.monotonic() + WAIT
+    while True:
+        try:
+            return socket.create_connection((address, PORT), timeout=WAIT)
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise Failure(f"connect to the guest: {error}") from None
+            time.sleep(0.02)
+
+
+def datagram(number):
+    size = UDP_SIZES[number % len(UDP_SIZES)]
+    text = b"%08d" % number
+    return (text * (size // len(text) + 1))[:size]
+
+
+def say_hello(s):
+    """libslirp drops all but one datagram while it does not know the guest's address."""
+    s.settimeout(0.1)
+    for _ in range(WAIT * 10):
+        s.send(HELLO)
+        try:
+            s.recv(65536)
+            return
+        except TimeoutError:
+            pass
+    raise Failure("the guest does not answer")
+
+
+def udp_stream(address):
+    """Every datagram comes back once, in order and whole."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.connect((address, PORT))
+        say_hello(s)
+        s.settimeout(WAIT)
+        sent = 0
+        for number in range(DATAGRAMS):
+            while sent < min(DATAGRAMS, number + WINDOW):
+                s.send(datagram(sent))
+                sent += 1
+            try:
+                while (data := s.recv(65536)) == HELLO:
+                    pass
+            except TimeoutError:
+                raise Failure(f"datagram {number} did not come back") from None
+            expect(data == datagram(number),
+                   f"datagram {number} came back as {len(data)} bytes: {data[:16]!r}")
+
+
+def both_streams(address, size):
+    """TCP and UDP at the same time; the guest serves UDP until the TCP connection ends."""
+    errors = []
+
+    def guarded(name, run):
+        def body():
+            try:
+                run()
+            except (Failure, OSError) as error:
+                errors.append(f"{name}: {error}")
+        thread = threading.Thread(target=body, daemon=True)
+        thread.start()
+        return thread
+
+    digest, count = hashlib.sha256(), 0
+    with connect(address) as connection:
+        udp = guarded("UDP", lambda: udp_stream(address))
+
+        def send():
+            connection.sendall(CONTENTS[size])
+            udp.join(WAIT)
+            connection.shutdown(socket.SHUT_WR)
+        sender = guarded("TCP", send)
+        while data := connection.recv(1 << 18):
+            digest.update(data)
+            count += len(data)
+        sender.join(WAIT)
+    expect(not errors, "; ".join(errors))
+    expect(count == size and digest.digest() == hashlib.sha256(CONTENTS[size]).digest(),
+           f"TCP: {count} of {size} bytes came back, {digest.hexdigest()}")
+
+
+def run_cell(cell):
+    ring, mrg_rxbuf, event_idx, offloads, tx, net = cell
+    netdev, guest_address, address = netdev_of(net)
+    device = f"mrg_rxbuf={mrg_rxbuf},event_idx={event_idx},tx={tx}"
+    device += ",packed=on" if ring == "packed" else ",packed=off"
+    device += ",mq=on" if net == "tap-4-queues" else ""
+    command = [GUEST, "tcp", "-e", EMULATOR, "-n", netdev, "-a", guest_address, "-d", device,
+               "-u", str(PORT)]
+    command += ["--offloads"] if offloads == "on" else []
+    command += ["--packed"] if ring == "packed" else []
+    process = subprocess.Popen(command + ["echo", str(PORT)], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+    try:
+        line = process.stdout.readline()
+        expect(line == "ready\n", f"swnic-guest: {line}")
+        if net != "user":
+            configure_tap()
+        both_streams(address, TCP_SIZE[net != "user"])
+        out, err = process.communicate(timeout=WAIT)
+        expect(process.returncode == 0 and not err, f"swnic-guest: {err}")
+        report = json.loads(out)
+    except (Failure, OSError) as error:
+        process.terminate()
+        raise Failure(f"{error} {process.communicate()[1]}") from None
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.communicate()
+    expect(report["packed"] == (ring == "packed"), f"rings: {report}")
+    if offloads == "off":
+        expect(report["tso-frames"] == 0 and report["large-frames"] == 0, f"offloads: {report}")
+
+
+def main():
+    reason = "root is needed for taps" if os.geteuid() != 0 else \
+        "there is no /dev/net/tun" if not os.path.exists("/dev/net/tun") else enter_namespace()
+    if reason:
+        print(f"1..0 # SKIP {reason}")
+        return 0
+    cells = all_cells() if os.environ.get("SWNIC_TEST_FULL") == "1" else pairwise_cells()
+    tests = [("every-pair-is-covered", lambda: cover_test(cells))]
+    tests += [("/".join(f"{name}={value}" for (name, _), value in zip(AXES, cell)),
+               lambda cell=cell: run_cell(cell)) for cell in cells]
+    tests = [test for test in tests if all(word in test[0] for word in sys.argv[1:])]
+    failed = 0
+    print(f"1..{len(tests)}")
+    for number, (name, run) in enumerate(tests, 1):
+        begin = time.monotonic()
+        try:
+            text = run()
+            print(f"ok {number} {name}\n# {text or f'{time.monotonic() - begin:.1f} s'}")
+        except (Failure, OSError, subprocess.TimeoutExpired) as error:
+            failed += 1
+            print(f"not ok {number} {name}")
+            print("# " + str(error).strip().replace("\n", "\n# "))
+        sys.stdout.flush()
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
