@@ -32,9 +32,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CTRL_QUEUE    2
-#define CTRL_SIZE     64
-#define CTRL_US       1000000
 #define RAM_SIZE      (512u << 20)
 #define MAX_FRAME     65562
 #define RECEIVE_BURST 64
@@ -62,7 +59,6 @@ typedef struct Forward {
     GuestPciBus qtest_bus;
     GuestPciDevice *pci;
     NetDriver *driver;
-    DriverQueue *ctrl;      /* with --coal-packets */
     bool stop;              /* atomic */
     uint64_t ring_full;     /* packets that had to wait; atomic */
     uint64_t receive_drops; /* the tap did not take them; atomic */
@@ -185,42 +181,20 @@ static bool start_emulator(Forward *forward, GError **errp)
     return forward->emulator != NULL;
 }
 
-/* Asks for coalesced receive interrupts (virtio 1.4, 5.1.6.5.9); the queue is made while nothing
- * else happens yet, and used once. */
+/* Asks for coalesced receive interrupts (virtio 1.4, 5.1.6.5.9). */
 static bool set_coalescing(Forward *forward, GError **errp)
 {
-    VirtioDriver *virtio = net_driver_virtio(forward->driver);
-    GuestRam *ram = virtio->ram;
-    uint64_t at = guest_ram_alloc(ram, 64, 64);
-    struct {
-        uint8_t class, command;
-        uint32_t packets, us;
-        uint8_t ack;
-    } __attribute__((packed)) *message = guest_ram_pointer(ram, at, sizeof(*message));
-    DriverSegment segments[2] = {{at, sizeof(*message) - 1}, {at + sizeof(*message) - 1, 1}};
-    uint32_t len;
-    message->class = VIRTIO_NET_CTRL_NOTF_COAL;
-    message->command = VIRTIO_NET_CTRL_NOTF_COAL_RX_SET;
-    message->packets = GUINT32_TO_LE((uint32_t)forward->options.coal_packets);
-    message->us = GUINT32_TO_LE((uint32_t)forward->options.coal_us);
-    message->ack = VIRTIO_NET_ERR;
-    forward->ctrl =
-        virtio_driver_setup_queue(virtio, CTRL_QUEUE, CTRL_SIZE, VIRTIO_MSI_NO_VECTOR, errp);
-    if (!forward->ctrl) {
-        return false;
-    }
-    driver_queue_add(forward->ctrl, segments, 1, 1, message);
-    driver_queue_publish(forward->ctrl);
-    virtio_driver_notify(virtio, CTRL_QUEUE);
-    for (unsigned us = 0; us < CTRL_US && !driver_queue_has_used(forward->ctrl); us += 100) {
-        g_usleep(100);
-    }
-    if (!driver_queue_take(forward->ctrl, &len) || message->ack != VIRTIO_NET_OK) {
-        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_FAILED,
+    struct virtio_net_ctrl_coal_rx coal = {
+        .rx_max_packets = GUINT32_TO_LE((uint32_t)forward->options.coal_packets),
+        .rx_usecs = GUINT32_TO_LE((uint32_t)forward->options.coal_us),
+    };
+    if (!virtio_driver_has_feature(net_driver_virtio(forward->driver), VIRTIO_NET_F_NOTF_COAL)) {
+        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_NOT_SUPPORTED,
                     "--coal-packets: the device does not coalesce interrupts (notf_coal=on?)");
         return false;
     }
-    return true;
+    return net_control_command(net_driver_control(forward->driver), VIRTIO_NET_CTRL_NOTF_COAL,
+                               VIRTIO_NET_CTRL_NOTF_COAL_RX_SET, &coal, sizeof(coal), errp);
 }
 
 static bool start_driver(Forward *forward, GError **errp)
@@ -323,7 +297,6 @@ static bool control(Forward *forward, GError **errp)
 static void finish(Forward *forward)
 {
     net_driver_free(forward->driver);
-    driver_queue_free(forward->ctrl);
     g_free(forward->pci);
     vfio_user_pci_free(forward->vfio_user);
     guest_ram_free(forward->ram);

@@ -6,6 +6,9 @@
  * queued and published once at the end of the batch, so a batch costs at most one notification.
  * Send from other threads (an application's data, lwIP's timers) is published at once.  The TX
  * side of the driver is used only under the core lock.
+ *
+ * With several queue pairs each has a receiving thread, and what is sent takes the pair that the
+ * destination's port chooses: a back end with as many queues answers on the same one.
  */
 #include "guest/lwip-netif.h"
 #include "guest/tx-merge.h"
@@ -15,28 +18,69 @@
 #include <lwip/init.h>
 #include <lwip/netif.h>
 #include <lwip/pbuf.h>
+#include <lwip/priv/tcp_priv.h>
+#include <lwip/prot/ethernet.h>
+#include <lwip/prot/ip4.h>
 #include <lwip/tcpip.h>
 #include <netif/ethernet.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/prctl.h>
 
-#define BATCH     64
-#define MAX_PBUFS 16 /* pieces of one frame to send */
-#define WAIT_US   20000
-#define MTU       1500
-#define MAX_FRAME (MTU + 14)
+#define BATCH         64
+#define MAX_PBUFS     16 /* pieces of one frame to send */
+#define WAIT_US       20000
+#define DRAIN_STEP_US 1000
+#define MTU           1500
+#define MAX_FRAME     (MTU + 14)
+#define HEAD_SIZE     80 /* Ethernet, IPv4 with all options, ports */
 
 static struct {
-    NetDriver *driver;
+    NetDriver *driver; /* the first pair's */
+    unsigned pairs;
+    unsigned queued; /* pairs with frames that are not published; under the core lock */
     struct netif netif;
-    pthread_t thread;
+    pthread_t threads[NET_DRIVER_MAX_PAIRS];
+    unsigned thread_count;
     bool batching; /* under the core lock: the receiving thread publishes at its batch's end */
     bool stopping;
     bool merges;           /* HOST_TSO4: segments sent while batching are put together */
     TxMerge merge;         /* under the core lock */
-    GuestNetifStats stats; /* each counter written by one thread at a time */
+    GuestNetifStats stats; /* under the core lock */
 } stack;
+
+/* The queue pair that a frame of @size bytes leaves by. */
+static unsigned choose_pair(const uint8_t *frame, size_t size)
+{
+    const size_t ip = SIZEOF_ETH_HDR;
+    if (stack.pairs == 1 || size < ip + IP_HLEN) {
+        return 0;
+    }
+    size_t port = ip + (frame[ip] & 0xF) * 4u + 2; /* the destination's, TCP and UDP alike */
+    bool ipv4 = frame[12] == ETHTYPE_IP >> 8 && frame[13] == (ETHTYPE_IP & 0xFF);
+    return ipv4 && size >= port + 2 ? frame[port + 1] % stack.pairs : 0;
+}
+
+/* Publishes what waits on any pair. */
+static void flush_queued(void)
+{
+    for (unsigned i = 0; stack.queued >> i; i++) {
+        if (stack.queued >> i & 1) {
+            net_driver_flush(net_driver_pair(stack.driver, i));
+        }
+    }
+    stack.queued = 0;
+}
+
+/* Queues a frame on the pair that its first bytes, @head, choose. */
+static bool queue_frame(const uint8_t *head, size_t head_size,
+                        const struct virtio_net_hdr_v1 *header, const struct iovec *iov,
+                        unsigned count)
+{
+    unsigned pair = choose_pair(head, head_size);
+    stack.queued |= 1u << pair;
+    return net_driver_send(net_driver_pair(stack.driver, pair), header, iov, count);
+}
 
 static bool send_pbuf(struct pbuf *p)
 {
@@ -48,7 +92,9 @@ static bool send_pbuf(struct pbuf *p)
         }
         iov[count++] = (struct iovec){q->payload, q->len};
     }
-    return net_driver_send(stack.driver, NULL, iov, count);
+    uint8_t head[HEAD_SIZE];
+    u16_t head_size = pbuf_copy_partial(p, head, sizeof(head), 0);
+    return queue_frame(head, head_size, NULL, iov, count);
 }
 
 /* Sends what is held; a full ring loses it, as a full ring loses a frame. */
@@ -60,9 +106,9 @@ static void send_held(void)
     }
     tx_merge_finish(merge);
     struct iovec iov = {merge->bytes, merge->size};
-    if (!net_driver_send(stack.driver, &merge->header, &iov, 1)) {
-        net_driver_flush(stack.driver); /* what is queued must leave before there is room */
-        net_driver_send(stack.driver, &merge->header, &iov, 1);
+    if (!queue_frame(merge->bytes, merge->size, &merge->header, &iov, 1)) {
+        flush_queued(); /* what is queued must leave before there is room */
+        queue_frame(merge->bytes, merge->size, &merge->header, &iov, 1);
     }
     stack.stats.tso_frames += merge->segments > 1;
     merge->size = 0;
@@ -91,11 +137,11 @@ static err_t output_frame(struct netif *netif, struct pbuf *p)
     }
     bool sent = send_pbuf(p);
     if (!sent && stack.batching) {
-        net_driver_flush(stack.driver); /* as above */
+        flush_queued(); /* as above */
         sent = send_pbuf(p);
     }
     if (!stack.batching) {
-        net_driver_flush(stack.driver);
+        flush_queued();
     }
     return sent ? ERR_OK : ERR_MEM;
 }
@@ -118,6 +164,7 @@ static err_t init_netif(struct netif *netif)
 typedef struct RxBatch {
     struct pbuf *pbufs[BATCH];
     unsigned count;
+    unsigned large; /* frames longer than an MTU allows */
 } RxBatch;
 
 /* NetDriverReceiveFunc: copies a frame out of shared RAM; out of memory drops it. */
@@ -131,7 +178,7 @@ static void collect_frame(void *opaque, const NetDriverFrame *frame)
     if (!p) {
         return;
     }
-    stack.stats.large_frames += frame->size > MAX_FRAME;
+    batch->large += frame->size > MAX_FRAME;
     uint8_t *to = p->payload; /* PBUF_RAM is one piece */
     for (unsigned i = 0; i < frame->iovcnt; i++) {
         memcpy(to, frame->iov[i].iov_base, frame->iov[i].iov_len);
@@ -150,19 +197,21 @@ static void input_batch(RxBatch *batch)
         }
     }
     stack.batching = false;
+    stack.stats.large_frames += batch->large;
     send_held();
-    net_driver_flush(stack.driver);
+    flush_queued();
     UNLOCK_TCPIP_CORE();
-    batch->count = 0;
+    batch->count = batch->large = 0;
 }
 
 static void *receive_thread(void *opaque)
 {
+    NetDriver *driver = opaque;
     RxBatch batch = {0};
     prctl(PR_SET_TIMERSLACK, 1); /* ns: short sleeps must be short, their default slack is 50 µs */
     while (!__atomic_load_n(&stack.stopping, __ATOMIC_RELAXED)) {
-        if (net_driver_receive(stack.driver, BATCH, collect_frame, &batch) == 0) {
-            net_driver_wait(stack.driver, WAIT_US);
+        if (net_driver_receive(driver, BATCH, collect_frame, &batch) == 0) {
+            net_driver_wait(driver, WAIT_US);
         } else {
             input_batch(&batch);
         }
@@ -193,9 +242,33 @@ static ip4_addr_t to_ip4(uint32_t address)
     return (ip4_addr_t){lwip_htonl(address)};
 }
 
+static bool start_threads(void)
+{
+    for (unsigned i = 0; i < stack.pairs; i++) {
+        if (pthread_create(&stack.threads[i], NULL, receive_thread,
+                           net_driver_pair(stack.driver, i)) != 0) {
+            return false;
+        }
+        stack.thread_count++;
+    }
+    return true;
+}
+
+static void stop_threads(void)
+{
+    __atomic_store_n(&stack.stopping, true, __ATOMIC_RELAXED);
+    while (stack.thread_count > 0) {
+        pthread_join(stack.threads[--stack.thread_count], NULL);
+    }
+}
+
 bool guest_netif_start(NetDriver *driver, const GuestDhcpLease *lease, GError **errp)
 {
     stack.driver = driver;
+    stack.pairs = 1;
+    while (stack.pairs < NET_DRIVER_MAX_PAIRS && net_driver_pair(driver, stack.pairs)) {
+        stack.pairs++;
+    }
     stack.merges = virtio_driver_has_feature(net_driver_virtio(driver), VIRTIO_NET_F_HOST_TSO4);
     if (!start_lwip()) {
         g_set_error(errp, G_IO_ERROR, G_IO_ERROR_FAILED, "lwIP does not start: out of memory");
@@ -211,17 +284,35 @@ bool guest_netif_start(NetDriver *driver, const GuestDhcpLease *lease, GError **
         netif_set_up(added);
     }
     UNLOCK_TCPIP_CORE();
-    if (!added || pthread_create(&stack.thread, NULL, receive_thread, NULL) != 0) {
+    if (!added || !start_threads()) {
+        stop_threads();
         g_set_error(errp, G_IO_ERROR, G_IO_ERROR_FAILED, "lwIP does not take the interface");
         return false;
     }
     return true;
 }
 
+bool guest_netif_drain(unsigned timeout_ms)
+{
+    gint64 deadline = g_get_monotonic_time() + timeout_ms * G_TIME_SPAN_MILLISECOND;
+    for (;;) {
+        LOCK_TCPIP_CORE();
+        /* Connections in TIME-WAIT are on another list: their peer has all it needs. */
+        bool done = !tcp_active_pcbs;
+        for (unsigned i = 0; i < stack.pairs; i++) {
+            done = done && net_driver_tx_in_flight(net_driver_pair(stack.driver, i)) == 0;
+        }
+        UNLOCK_TCPIP_CORE();
+        if (done || g_get_monotonic_time() >= deadline) {
+            return done;
+        }
+        g_usleep(DRAIN_STEP_US);
+    }
+}
+
 void guest_netif_stop(void)
 {
-    __atomic_store_n(&stack.stopping, true, __ATOMIC_RELAXED);
-    pthread_join(stack.thread, NULL);
+    stop_threads();
     LOCK_TCPIP_CORE();
     netif_set_down(&stack.netif);
     netif_remove(&stack.netif);

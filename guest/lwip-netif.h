@@ -15,6 +15,11 @@
  * that receives.  From here on @driver belongs to the stack.  False with error.
  */
 bool guest_netif_start(NetDriver *driver, const GuestDhcpLease *lease, GError **errp);
+/*
+ * Waits until every connection that was closed has ended at both ends and the device has sent all
+ * frames: what the stack still holds when the device is reset is lost.  False after @timeout_ms.
+ */
+bool guest_netif_drain(unsigned timeout_ms);
 /* Takes the interface down and ends the receiving thread; the caller has @driver again. */
 void guest_netif_stop(void);
 /* Frames that no plain driver could carry: sent as TSO, and received longer than an MTU allows. */

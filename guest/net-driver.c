@@ -18,8 +18,6 @@
 #define MAX_FRAME      (NET_DRIVER_MAX_BUFFERS * OFFLOAD_BUFFER)
 #define SPIN_NS        50000
 #define MAX_SLEEP_NS   1000000
-#define RX_VECTOR      1
-#define TX_VECTOR      2
 #define GUEST_OFFLOADS                                                                             \
     ((1ull << VIRTIO_NET_F_GUEST_TSO4) | (1ull << VIRTIO_NET_F_GUEST_TSO6) |                       \
      (1ull << VIRTIO_NET_F_GUEST_UFO))
@@ -33,6 +31,9 @@ typedef struct BufferPool {
 
 struct NetDriver {
     VirtioDriver *virtio;
+    unsigned index;      /* of the queue pair */
+    NetDriver *next;     /* the next pair's; the first owns them and all of the device */
+    NetControl *control; /* the first pair's; NULL: none */
     DriverQueue *rx, *tx;
     BufferPool rx_pool, tx_pool;
     uint16_t *tx_free; /* stack of TX buffers that are not in flight */
@@ -45,6 +46,21 @@ struct NetDriver {
     NetDriverFrame frame;  /* the one being received */
     NetDriverStats stats;
 };
+
+static bool has_feature(const NetDriver *driver, unsigned bit)
+{
+    return virtio_driver_has_feature(driver->virtio, bit);
+}
+
+static unsigned rx_vector(const NetDriver *driver)
+{
+    return 1 + 2 * driver->index; /* 0 is the configuration's */
+}
+
+static unsigned tx_vector(const NetDriver *driver)
+{
+    return rx_vector(driver) + 1;
+}
 
 static int64_t now_ns(void)
 {
@@ -116,31 +132,33 @@ static void publish(NetDriver *driver, DriverQueue *queue)
 
 static bool setup_rx(NetDriver *driver, const NetDriverConfig *config, GError **errp)
 {
-    bool big = driver->virtio->features & GUEST_OFFLOADS &&
-               !virtio_driver_has_feature(driver->virtio, VIRTIO_NET_F_MRG_RXBUF);
+    bool big =
+        driver->virtio->features & GUEST_OFFLOADS && !has_feature(driver, VIRTIO_NET_F_MRG_RXBUF);
     uint32_t size = config->rx_buffer_size ? config->rx_buffer_size
                     : big                  ? OFFLOAD_BUFFER
                                            : DEFAULT_BUFFER;
     if (size < HEADER_SIZE || size > OFFLOAD_BUFFER ||
-        (size < MIN_BUFFER && !virtio_driver_has_feature(driver->virtio, VIRTIO_NET_F_MRG_RXBUF))) {
+        (size < MIN_BUFFER && !has_feature(driver, VIRTIO_NET_F_MRG_RXBUF))) {
         g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_ARGUMENT,
                     "RX buffers of %u bytes: use %u to %u", size, MIN_BUFFER, OFFLOAD_BUFFER);
         return false;
     }
-    driver->rx_has_vector = driver->virtio->vectors > RX_VECTOR;
-    driver->rx =
-        virtio_driver_setup_queue(driver->virtio, 0, config->rx_size,
-                                  driver->rx_has_vector ? RX_VECTOR : VIRTIO_MSI_NO_VECTOR, errp);
+    unsigned vector = rx_vector(driver);
+    driver->rx_has_vector = driver->virtio->vectors > vector;
+    driver->rx = virtio_driver_setup_queue(
+        driver->virtio, (uint16_t)(2 * driver->index), config->rx_size,
+        driver->rx_has_vector ? (uint16_t)vector : VIRTIO_MSI_NO_VECTOR, errp);
     return driver->rx &&
            pool_init(&driver->rx_pool, driver->virtio->ram, driver->rx->size, size, errp);
 }
 
 static bool setup_tx(NetDriver *driver, const NetDriverConfig *config, GError **errp)
 {
-    driver->tx_has_vector = driver->virtio->vectors > TX_VECTOR;
-    driver->tx =
-        virtio_driver_setup_queue(driver->virtio, 1, config->tx_size,
-                                  driver->tx_has_vector ? TX_VECTOR : VIRTIO_MSI_NO_VECTOR, errp);
+    unsigned vector = tx_vector(driver);
+    driver->tx_has_vector = driver->virtio->vectors > vector;
+    driver->tx = virtio_driver_setup_queue(
+        driver->virtio, (uint16_t)(2 * driver->index + 1), config->tx_size,
+        driver->tx_has_vector ? (uint16_t)vector : VIRTIO_MSI_NO_VECTOR, errp);
     if (!driver->tx) {
         return false;
     }
@@ -163,30 +181,89 @@ static void read_mac(NetDriver *driver)
     }
 }
 
-static bool bring_up(NetDriver *driver, const NetDriverConfig *config, GError **errp)
+/* One pair's queues, its buffers added but not yet published. */
+static bool setup_pair(NetDriver *driver, const NetDriverConfig *config, GError **errp)
 {
-    VirtioDriver *virtio = driver->virtio;
-    if (!virtio_driver_negotiate(virtio, config->features, errp) ||
-        !virtio_driver_setup_interrupts(virtio, 3, errp) || !setup_rx(driver, config, errp) ||
-        !setup_tx(driver, config, errp)) {
+    if (!setup_rx(driver, config, errp) || !setup_tx(driver, config, errp)) {
         return false;
     }
-    if (virtio_driver_has_feature(virtio, VIRTIO_NET_F_MAC)) {
-        read_mac(driver);
-    } else {
-        memcpy(driver->mac, "\x52\x54\x00\x12\x34\x56", 6); /* any locally administered address */
-    }
-    if (virtio_driver_has_feature(virtio, VIRTIO_NET_F_GUEST_CSUM)) {
+    if (has_feature(driver, VIRTIO_NET_F_GUEST_CSUM)) {
         driver->linear = g_malloc(MAX_FRAME);
     }
     for (uint16_t i = 0; i < driver->rx->size; i++) {
         post_buffer(driver, i);
     }
-    if (!virtio_driver_start(virtio, errp)) {
+    return true;
+}
+
+/* The pairs behind the first one. */
+static bool setup_more_pairs(NetDriver *first, const NetDriverConfig *config, GError **errp)
+{
+    NetDriver *last = first;
+    for (unsigned i = 1; i < config->pairs; i++) {
+        last = last->next = g_new0(NetDriver, 1);
+        last->virtio = first->virtio;
+        last->index = i;
+        last->keep_partial_checksums = first->keep_partial_checksums;
+        memcpy(last->mac, first->mac, sizeof(last->mac));
+        if (!setup_pair(last, config, errp)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Has the device use as many pairs as are set up. */
+static bool enable_pairs(NetDriver *driver, unsigned pairs, GError **errp)
+{
+    uint16_t data = GUINT16_TO_LE((uint16_t)pairs);
+    return pairs < 2 ||
+           net_control_command(driver->control, VIRTIO_NET_CTRL_MQ, VIRTIO_NET_CTRL_MQ_VQ_PAIRS_SET,
+                               &data, sizeof(data), errp);
+}
+
+static bool negotiate(NetDriver *driver, const NetDriverConfig *config, GError **errp)
+{
+    bool many = config->pairs > 1;
+    uint64_t more = many ? (1ull << VIRTIO_NET_F_MQ) | (1ull << VIRTIO_NET_F_CTRL_VQ) : 0;
+    if (!virtio_driver_negotiate(driver->virtio, config->features | more, errp)) {
         return false;
     }
-    note_activity(driver);
-    publish(driver, driver->rx);
+    if (config->pairs > NET_DRIVER_MAX_PAIRS || (many && !has_feature(driver, VIRTIO_NET_F_MQ))) {
+        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_NOT_SUPPORTED,
+                    "%u queue pairs: this driver has up to %u, the device %s", config->pairs,
+                    NET_DRIVER_MAX_PAIRS, many ? "one (mq=on?)" : "more");
+        return false;
+    }
+    return true;
+}
+
+static bool bring_up(NetDriver *driver, const NetDriverConfig *config, GError **errp)
+{
+    VirtioDriver *virtio = driver->virtio;
+    if (!negotiate(driver, config, errp) ||
+        !virtio_driver_setup_interrupts(virtio, 1 + 2 * MAX(config->pairs, 1), errp)) {
+        return false;
+    }
+    if (has_feature(driver, VIRTIO_NET_F_MAC)) {
+        read_mac(driver);
+    } else {
+        memcpy(driver->mac, "\x52\x54\x00\x12\x34\x56", 6); /* any locally administered address */
+    }
+    if (!setup_pair(driver, config, errp) || !setup_more_pairs(driver, config, errp)) {
+        return false;
+    }
+    if (has_feature(driver, VIRTIO_NET_F_CTRL_VQ) &&
+        !(driver->control = net_control_new(virtio, errp))) {
+        return false;
+    }
+    if (!virtio_driver_start(virtio, errp) || !enable_pairs(driver, config->pairs, errp)) {
+        return false;
+    }
+    for (NetDriver *pair = driver; pair; pair = pair->next) {
+        note_activity(pair);
+        publish(pair, pair->rx);
+    }
     return guest_pci_check(virtio->pci, errp);
 }
 
@@ -213,11 +290,29 @@ void net_driver_free(NetDriver *driver)
         return;
     }
     virtio_driver_free(driver->virtio); /* resets: the rings are ours alone from here on */
-    driver_queue_free(driver->rx);
-    driver_queue_free(driver->tx);
-    g_free(driver->tx_free);
-    g_free(driver->linear);
-    g_free(driver);
+    net_control_free(driver->control);
+    while (driver) {
+        NetDriver *next = driver->next;
+        driver_queue_free(driver->rx);
+        driver_queue_free(driver->tx);
+        g_free(driver->tx_free);
+        g_free(driver->linear);
+        g_free(driver);
+        driver = next;
+    }
+}
+
+NetDriver *net_driver_pair(NetDriver *driver, unsigned index)
+{
+    while (driver && driver->index < index) {
+        driver = driver->next;
+    }
+    return driver;
+}
+
+NetControl *net_driver_control(NetDriver *driver)
+{
+    return driver->control;
 }
 
 const uint8_t *net_driver_mac(const NetDriver *driver)
@@ -227,7 +322,7 @@ const uint8_t *net_driver_mac(const NetDriver *driver)
 
 bool net_driver_link_is_up(NetDriver *driver)
 {
-    if (!virtio_driver_has_feature(driver->virtio, VIRTIO_NET_F_STATUS)) {
+    if (!has_feature(driver, VIRTIO_NET_F_STATUS)) {
         return true;
     }
     return virtio_driver_config_read(driver->virtio, 2,
@@ -248,8 +343,8 @@ void net_driver_get_stats(NetDriver *driver, NetDriverStats *stats)
         to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
     }
     const uint64_t *sent = driver->virtio->notifications;
-    stats->rx_notifications = __atomic_load_n(&sent[0], __ATOMIC_RELAXED);
-    stats->tx_notifications = __atomic_load_n(&sent[1], __ATOMIC_RELAXED);
+    stats->rx_notifications = __atomic_load_n(&sent[driver->rx->index], __ATOMIC_RELAXED);
+    stats->tx_notifications = __atomic_load_n(&sent[driver->tx->index], __ATOMIC_RELAXED);
 }
 
 bool net_driver_check(NetDriver *driver, GError **errp)
@@ -257,11 +352,13 @@ bool net_driver_check(NetDriver *driver, GError **errp)
     if (!guest_pci_check(driver->virtio->pci, errp)) {
         return false;
     }
-    if (driver->rx->broken || driver->tx->broken) {
-        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_FAILED,
-                    "the device returned a chain on the %s ring that it was never given",
-                    driver->rx->broken ? "RX" : "TX");
-        return false;
+    for (NetDriver *pair = driver; pair; pair = pair->next) {
+        if (pair->rx->broken || pair->tx->broken) {
+            g_set_error(errp, G_IO_ERROR, G_IO_ERROR_FAILED,
+                        "the device returned a chain on the %s ring %u that it was never given",
+                        pair->rx->broken ? "RX" : "TX", pair->index);
+            return false;
+        }
     }
     return true;
 }
@@ -341,7 +438,7 @@ static bool collect_frame(NetDriver *driver, uint16_t *taken, unsigned *count_ou
     memcpy(&frame->header, host, HEADER_SIZE);
     frame->iov[0] = (struct iovec){host + HEADER_SIZE, len - HEADER_SIZE};
     frame->size = len - HEADER_SIZE;
-    bool mergeable = virtio_driver_has_feature(driver->virtio, VIRTIO_NET_F_MRG_RXBUF);
+    bool mergeable = has_feature(driver, VIRTIO_NET_F_MRG_RXBUF);
     unsigned buffers = mergeable ? frame->header.num_buffers : 1;
     if (buffers == 0 || buffers > NET_DRIVER_MAX_BUFFERS) {
         return false;
@@ -392,7 +489,7 @@ static bool poll_rx(NetDriver *driver)
     if (!driver->rx_has_vector) {
         return driver_queue_has_used(driver->rx);
     }
-    if (!virtio_driver_take_interrupt(driver->virtio, RX_VECTOR)) {
+    if (!virtio_driver_take_interrupt(driver->virtio, rx_vector(driver))) {
         return false;
     }
     count(&driver->stats.rx_interrupts, 1);
@@ -413,7 +510,8 @@ bool net_driver_wait(NetDriver *driver, unsigned timeout_us)
         }
         int64_t idle = now - __atomic_load_n(&driver->last_activity, __ATOMIC_RELAXED);
         unsigned left_us = (unsigned)((deadline - now) / 1000);
-        if (driver->rx_has_vector && virtio_driver_sleep(driver->virtio, RX_VECTOR, left_us)) {
+        if (driver->rx_has_vector &&
+            virtio_driver_sleep(driver->virtio, rx_vector(driver), left_us)) {
             /* It has slept as long as there was nothing to do. */
         } else if (idle < SPIN_NS) {
             sched_yield();
@@ -491,7 +589,7 @@ void net_driver_flush(NetDriver *driver)
 {
     publish(driver, driver->tx);
     note_activity(driver);
-    if (driver->tx_has_vector && virtio_driver_take_interrupt(driver->virtio, TX_VECTOR)) {
+    if (driver->tx_has_vector && virtio_driver_take_interrupt(driver->virtio, tx_vector(driver))) {
         count(&driver->stats.tx_interrupts, 1);
     }
 }

@@ -1,5 +1,5 @@
 /*
- * A virtio-net driver with one queue pair, below any TCP/IP stack.
+ * A virtio-net driver, below any TCP/IP stack.
  *
  * RX: buffers are posted once and re-posted in batches, one publish and at most one
  * notification a batch; frames are handed to a callback straight from shared RAM.  TX: frames
@@ -7,12 +7,13 @@
  * back when room is needed; TX asks for no interrupts.  A frame with NEEDS_CSUM (only after
  * GUEST_CSUM was negotiated) has its checksum completed before it is handed on.
  *
- * The receiving side belongs to one thread, the sending side to one thread at a time.
+ * With several queue pairs each is a NetDriver of its own, and the first owns the others and the
+ * device.  Of each, the receiving side belongs to one thread, the sending side to one at a time.
  */
 #ifndef GUEST_NET_DRIVER_H
 #define GUEST_NET_DRIVER_H
 
-#include "guest/virtio-driver.h"
+#include "guest/net-control.h"
 #include <linux/virtio_net.h>
 #include <sys/uio.h>
 
@@ -23,6 +24,7 @@
      (1ull << VIRTIO_NET_F_MRG_RXBUF) | (1ull << VIRTIO_RING_F_EVENT_IDX))
 
 #define NET_DRIVER_MAX_BUFFERS 64 /* that one received frame may span */
+#define NET_DRIVER_MAX_PAIRS   16
 
 typedef struct NetDriverStats {
     uint64_t rx_packets, rx_bytes, tx_packets, tx_bytes;
@@ -38,6 +40,7 @@ typedef struct NetDriverConfig {
     uint32_t
         rx_buffer_size; /* bytes a buffer; 0: 2,048, or 65,562 with offloads and no MRG_RXBUF */
     uint32_t tx_buffer_size;     /* bytes a slot; 0: 2,048 */
+    unsigned pairs;              /* queue pairs to use; 0: one */
     bool keep_partial_checksums; /* hand frames with NEEDS_CSUM on as they are */
 } NetDriverConfig;
 
@@ -55,8 +58,12 @@ typedef void NetDriverReceiveFunc(void *opaque, const NetDriverFrame *frame);
 /* Takes the device from reset to DRIVER_OK with all RX buffers posted. */
 NetDriver *net_driver_new(GuestPciDevice *pci, GuestRam *ram, const NetDriverConfig *config,
                           GError **errp);
-/* Resets the device; NULL is fine. */
+/* Resets the device; NULL is fine.  @driver is the first pair's, and frees all. */
 void net_driver_free(NetDriver *driver);
+/* Queue pair @index; @driver is the first's.  NULL: there is no such pair. */
+NetDriver *net_driver_pair(NetDriver *driver, unsigned index);
+/* The control queue; NULL: CTRL_VQ was not negotiated. */
+NetControl *net_driver_control(NetDriver *driver);
 
 const uint8_t *net_driver_mac(const NetDriver *driver);
 bool net_driver_link_is_up(NetDriver *driver);

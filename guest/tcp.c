@@ -25,7 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RAM_SIZE   (128u << 20)
+#define RAM_SIZE   (128u << 20) /* for each queue pair */
 #define PIECE      32768
 #define TIMEOUT_MS 20000
 #define UDP_TRIES  2000
@@ -36,7 +36,7 @@
 typedef struct TcpOptions {
     char *emulator, *netdev, *device, *address;
     gboolean offloads, packed;
-    int timeout, udp_echo;
+    int timeout, udp_echo, pairs;
 } TcpOptions;
 
 typedef struct TcpRun {
@@ -47,7 +47,8 @@ typedef struct TcpRun {
     NetDriver *driver;
     bool stack_runs;
     struct udp_pcb *udp;
-    bool packed; /* was negotiated */
+    bool packed;    /* was negotiated */
+    GString *pairs; /* JSON: what each queue pair carried */
     uint64_t sent, received;
     GChecksum *sent_sum, *received_sum;
 } TcpRun;
@@ -239,7 +240,7 @@ static bool start(TcpRun *run, const GuestDhcpLease *lease, GError **errp)
     EmulatorOptions options = {
         .command = command,
         .arguments = arguments,
-        .ram_size = RAM_SIZE,
+        .ram_size = (uint64_t)RAM_SIZE * (unsigned)MAX(run->options->pairs, 1),
         .accel = is_swnic ? NULL : "tcg",
         .halt_bios = !is_swnic,
     };
@@ -247,6 +248,7 @@ static bool start(TcpRun *run, const GuestDhcpLease *lease, GError **errp)
         .features = NET_DRIVER_PLAIN_FEATURES | (run->options->offloads ? OFFLOADS : 0) |
                     (run->options->packed ? 1ull << VIRTIO_F_RING_PACKED : 0),
         .tx_buffer_size = run->options->offloads ? 65562 : 0,
+        .pairs = (unsigned)run->options->pairs,
     };
     run->emulator = emulator_start(&options, errp);
     if (!run->emulator) {
@@ -262,13 +264,31 @@ static bool start(TcpRun *run, const GuestDhcpLease *lease, GError **errp)
            (!run->options->udp_echo || start_udp(run, (uint16_t)run->options->udp_echo, errp));
 }
 
+static void note_pairs(TcpRun *run)
+{
+    NetDriver *pair;
+    for (unsigned i = 0; (pair = net_driver_pair(run->driver, i)); i++) {
+        NetDriverStats stats;
+        net_driver_get_stats(pair, &stats);
+        g_string_append_printf(run->pairs,
+                               "%s{\"rx-packets\": %" PRIu64 ", \"tx-packets\": %" PRIu64 "}",
+                               i ? ", " : "", stats.rx_packets, stats.tx_packets);
+    }
+}
+
 static bool stop(TcpRun *run, bool so_far, GError **errp)
 {
     if (run->stack_runs) {
         stop_udp(run);
+        if (so_far && !guest_netif_drain(TIMEOUT_MS)) {
+            g_set_error(errp, G_IO_ERROR, G_IO_ERROR_TIMED_OUT,
+                        "the peer does not acknowledge the end of the connection");
+            so_far = false;
+        }
         guest_netif_stop();
         so_far = so_far && net_driver_check(run->driver, errp);
     }
+    note_pairs(run);
     net_driver_free(run->driver);
     g_free(run->pci);
     if (!so_far) {
@@ -284,10 +304,10 @@ static void report(TcpRun *run)
     guest_netif_get_stats(&stats);
     printf("{\"packed\": %s, \"sent\": %" PRIu64 ", \"sent-sha256\": \"%s\", \"received\": %" PRIu64
            ", \"received-sha256\": \"%s\", \"tso-frames\": %" PRIu64 ", \"large-frames\": %" PRIu64
-           "}\n",
+           ", \"pairs\": [%s]}\n",
            run->packed ? "true" : "false", run->sent, g_checksum_get_string(run->sent_sum),
            run->received, g_checksum_get_string(run->received_sum), stats.tso_frames,
-           stats.large_frames);
+           stats.large_frames, run->pairs->str);
 }
 
 /* --- the command line --- */
@@ -341,6 +361,7 @@ static bool parse_options(int *argc, char ***argv, TcpOptions *options, GError *
         {"offloads", 'o', 0, G_OPTION_ARG_NONE, &options->offloads,
          "Negotiate checksum and TCP segmentation offload, both ways", NULL},
         {"packed", 'p', 0, G_OPTION_ARG_NONE, &options->packed, "Negotiate packed rings", NULL},
+        {"pairs", 0, 0, G_OPTION_ARG_INT, &options->pairs, "Queue pairs to use; default 1", "N"},
         {"udp-echo", 'u', 0, G_OPTION_ARG_INT, &options->udp_echo, "Send datagrams back", "PORT"},
         {"emulator", 'e', 0, G_OPTION_ARG_STRING, &options->emulator,
          "Emulator to run; default: swnic-system-x86_64 beside this program", "COMMAND"},
@@ -359,6 +380,11 @@ static bool parse_options(int *argc, char ***argv, TcpOptions *options, GError *
         g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_ARGUMENT, "--netdev is missing");
         return false;
     }
+    if (ok && (options->pairs < 0 || options->pairs > NET_DRIVER_MAX_PAIRS)) {
+        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_ARGUMENT, "--pairs %d: use 1 to %u",
+                    options->pairs, NET_DRIVER_MAX_PAIRS);
+        return false;
+    }
     if (ok && (options->udp_echo < 0 || options->udp_echo > 65535)) {
         g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_ARGUMENT,
                     "--udp-echo %d: a port is 1 to 65535", options->udp_echo);
@@ -374,6 +400,7 @@ static bool run_command(const TcpOptions *options, const TcpCommand *command,
         .options = options,
         .sent_sum = g_checksum_new(G_CHECKSUM_SHA256),
         .received_sum = g_checksum_new(G_CHECKSUM_SHA256),
+        .pairs = g_string_new(NULL),
     };
     bool ok = start(&run, lease, errp) &&
               (command->sends ? send_to(&run, command->host, command->port, command->bytes, errp)
@@ -384,6 +411,7 @@ static bool run_command(const TcpOptions *options, const TcpCommand *command,
     }
     g_checksum_free(run.sent_sum);
     g_checksum_free(run.received_sum);
+    g_string_free(run.pairs, TRUE);
     return ok;
 }
 

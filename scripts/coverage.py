@@ -2,7 +2,7 @@
 """Line coverage of the device: builds with gcov, runs the tests, prints each file and the sum.
 
 Counted are the lines of hw/virtio and hw/net; below 90 % in sum is a failure.  The tests run are
-the unit and qtest suites.
+the unit and qtest suites and the matrix.
 """
 import argparse
 import json
@@ -26,7 +26,8 @@ def run_tests():
         old.unlink()
     test = ["meson", "test", "-C", str(TREE), "--no-rebuild", "--print-errorlogs", "--quiet"]
     suites = subprocess.run([*test, "--suite", "unit", "--suite", "qtest"], cwd=ROOT).returncode
-    return suites == 0
+    matrix = subprocess.run([*test, "matrix-test"], cwd=ROOT).returncode
+    return suites == 0 and matrix == 0
 
 
 def count_lines():

@@ -6,7 +6,8 @@ and come back at the same time, so that each direction carries both; TCP is comp
 every datagram by its sequence number and its bytes.  Datagrams travel in a window that fits every
 queue on the way, so that none may be lost.  Cells are a pairwise cover of the axes (each two values
 of two axes meet in some cell, which is checked), or with SWNIC_TEST_FULL=1 all combinations.
-The tap with 4 queues has its first pair in use: the guest's driver has one.
+With a tap of 4 queues the guest uses 4 queue pairs and chooses the pair by the port it sends to;
+four UDP streams then use all pairs, both ways.
 """
 import ctypes
 import fcntl
@@ -24,6 +25,8 @@ import time
 EMULATOR = os.environ["SWNIC_BINARY"]
 GUEST = os.environ["SWNIC_GUEST"]
 IFNAME, HOST, PORT = "swnicmx", "10.9.0.1", 5001
+PAIRS = {"tap-4-queues": 4}
+UDP_PORT = 40000  # and the following; a multiple of the pairs
 WAIT = 20
 TCP_SIZE = {True: 8 << 20, False: 2 << 20}  # tap or not
 DATAGRAMS, WINDOW = 2000, 16
@@ -161,15 +164,16 @@ def say_hello(s):
     raise Failure("the guest does not answer")
 
 
-def udp_stream(address):
-    """Every datagram comes back once, in order and whole."""
+def udp_stream(address, port, datagrams, window):
+    """Every datagram comes back once, in order and whole.  @port: ours, 0 for any."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.bind(("0.0.0.0", port))
         s.connect((address, PORT))
         say_hello(s)
         s.settimeout(WAIT)
         sent = 0
-        for number in range(DATAGRAMS):
-            while sent < min(DATAGRAMS, number + WINDOW):
+        for number in range(datagrams):
+            while sent < min(datagrams, number + window):
                 s.send(datagram(sent))
                 sent += 1
             try:
@@ -181,8 +185,9 @@ def udp_stream(address):
                    f"datagram {number} came back as {len(data)} bytes: {data[:16]!r}")
 
 
-def both_streams(address, size):
+def both_streams(address, size, pairs):
     """TCP and UDP at the same time; the guest serves UDP until the TCP connection ends."""
+    ports = [0] if pairs == 1 else [UDP_PORT + pair for pair in range(pairs)]
     errors = []
 
     def guarded(name, run):
@@ -197,11 +202,13 @@ def both_streams(address, size):
 
     digest, count = hashlib.sha256(), 0
     with connect(address) as connection:
-        udp = guarded("UDP", lambda: udp_stream(address))
+        udp = [guarded(f"UDP from port {port}", lambda port=port: udp_stream(
+            address, port, DATAGRAMS // pairs, WINDOW // pairs)) for port in ports]
 
         def send():
             connection.sendall(CONTENTS[size])
-            udp.join(WAIT)
+            for stream in udp:
+                stream.join(WAIT)
             connection.shutdown(socket.SHUT_WR)
         sender = guarded("TCP", send)
         while data := connection.recv(1 << 18):
@@ -216,6 +223,7 @@ def both_streams(address, size):
 def run_cell(cell):
     ring, mrg_rxbuf, event_idx, offloads, tx, net = cell
     netdev, guest_address, address = netdev_of(net)
+    pairs = PAIRS.get(net, 1)
     device = f"mrg_rxbuf={mrg_rxbuf},event_idx={event_idx},tx={tx}"
     device += ",packed=on" if ring == "packed" else ",packed=off"
     device += ",mq=on" if net == "tap-4-queues" else ""
@@ -223,6 +231,7 @@ def run_cell(cell):
                "-u", str(PORT)]
     command += ["--offloads"] if offloads == "on" else []
     command += ["--packed"] if ring == "packed" else []
+    command += ["--pairs", str(pairs)] if pairs > 1 else []
     process = subprocess.Popen(command + ["echo", str(PORT)], stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True)
     try:
@@ -230,7 +239,7 @@ def run_cell(cell):
         expect(line == "ready\n", f"swnic-guest: {line}")
         if net != "user":
             configure_tap()
-        both_streams(address, TCP_SIZE[net != "user"])
+        both_streams(address, TCP_SIZE[net != "user"], pairs)
         out, err = process.communicate(timeout=WAIT)
         expect(process.returncode == 0 and not err, f"swnic-guest: {err}")
         report = json.loads(out)
@@ -242,6 +251,9 @@ def run_cell(cell):
             process.terminate()
             process.communicate()
     expect(report["packed"] == (ring == "packed"), f"rings: {report}")
+    carried = report["pairs"]
+    expect(len(carried) == pairs and
+           all(min(pair.values()) >= DATAGRAMS // pairs for pair in carried), f"pairs: {report}")
     if offloads == "off":
         expect(report["tso-frames"] == 0 and report["large-frames"] == 0, f"offloads: {report}")
 
