@@ -40,6 +40,7 @@ static GPtrArray *running;
 typedef struct EmulatorPrivate {
     Emulator public; /* first: callers hold a pointer to it */
     Running *running;
+    GuestRam *own_ram; /* NULL: the caller's, or none */
     int bios_fd;
     int listen_fds[2]; /* qtest, QMP */
 } EmulatorPrivate;
@@ -397,7 +398,7 @@ static void emulator_free(EmulatorPrivate *e)
 {
     qtest_client_free(e->public.qtest);
     qmp_client_free(e->public.qmp);
-    guest_ram_free(e->public.ram);
+    guest_ram_free(e->own_ram);
     running_free(e->running);
     for (unsigned i = 0; i < 2; i++) {
         if (e->listen_fds[i] >= 0) {
@@ -415,9 +416,10 @@ Emulator *emulator_start(const EmulatorOptions *options, GError **errp)
     EmulatorPrivate *e = g_new0(EmulatorPrivate, 1);
     e->running = running_new();
     e->bios_fd = e->listen_fds[0] = e->listen_fds[1] = -1;
-    if (options->ram_size && !(e->public.ram = guest_ram_new(options->ram_size, errp))) {
+    if (options->ram_size && !(e->own_ram = guest_ram_new(options->ram_size, errp))) {
         goto fail;
     }
+    e->public.ram = options->ram ? options->ram : e->own_ram;
     if (options->halt_bios && (e->bios_fd = make_halt_bios(errp)) < 0) {
         goto fail;
     }

@@ -18,6 +18,7 @@ typedef struct EmulatorOptions {
     const char *command;          /* program and arguments, quoted as in a shell */
     const char *const *arguments; /* NULL-terminated, put last; may be NULL */
     size_t ram_size;              /* shared guest RAM in bytes; 0: the emulator's own RAM */
+    GuestRam *ram;                /* instead: RAM that stays the caller's; NULL: none */
     const char *accel;            /* "qtest", "tcg"; NULL: no -accel option */
     bool halt_bios;               /* give it firmware that halts at once (QEMU with a CPU) */
     const int *inherit_fds;       /* -1-terminated: kept open in the child; may be NULL */

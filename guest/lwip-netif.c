@@ -29,11 +29,19 @@
 
 #define BATCH         64
 #define MAX_PBUFS     16 /* pieces of one frame to send */
-#define WAIT_US       20000
+#define WAIT_US       2000
 #define DRAIN_STEP_US 1000
 #define MTU           1500
 #define MAX_FRAME     (MTU + 14)
 #define HEAD_SIZE     80 /* Ethernet, IPv4 with all options, ports */
+
+/* Where the receiving threads stop for guest_netif_pause(). */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool closed;
+    unsigned waiting; /* threads */
+} gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static struct {
     NetDriver *driver; /* the first pair's */
@@ -204,12 +212,27 @@ static void input_batch(RxBatch *batch)
     batch->count = batch->large = 0;
 }
 
+static void pass_gate(void)
+{
+    pthread_mutex_lock(&gate.lock);
+    if (gate.closed) {
+        gate.waiting++;
+        pthread_cond_broadcast(&gate.changed);
+        while (gate.closed) {
+            pthread_cond_wait(&gate.changed, &gate.lock);
+        }
+        gate.waiting--;
+    }
+    pthread_mutex_unlock(&gate.lock);
+}
+
 static void *receive_thread(void *opaque)
 {
     NetDriver *driver = opaque;
     RxBatch batch = {0};
     prctl(PR_SET_TIMERSLACK, 1); /* ns: short sleeps must be short, their default slack is 50 µs */
     while (!__atomic_load_n(&stack.stopping, __ATOMIC_RELAXED)) {
+        pass_gate();
         if (net_driver_receive(driver, BATCH, collect_frame, &batch) == 0) {
             net_driver_wait(driver, WAIT_US);
         } else {
@@ -290,6 +313,26 @@ bool guest_netif_start(NetDriver *driver, const GuestDhcpLease *lease, GError **
         return false;
     }
     return true;
+}
+
+void guest_netif_pause(void)
+{
+    pthread_mutex_lock(&gate.lock);
+    gate.closed = true;
+    while (gate.waiting < stack.thread_count) {
+        pthread_cond_wait(&gate.changed, &gate.lock);
+    }
+    pthread_mutex_unlock(&gate.lock);
+    LOCK_TCPIP_CORE(); /* whoever sends holds it */
+}
+
+void guest_netif_resume(void)
+{
+    UNLOCK_TCPIP_CORE();
+    pthread_mutex_lock(&gate.lock);
+    gate.closed = false;
+    pthread_cond_broadcast(&gate.changed);
+    pthread_mutex_unlock(&gate.lock);
 }
 
 bool guest_netif_drain(unsigned timeout_ms)

@@ -20,6 +20,12 @@ bool guest_netif_start(NetDriver *driver, const GuestDhcpLease *lease, GError **
  * frames: what the stack still holds when the device is reset is lost.  False after @timeout_ms.
  */
 bool guest_netif_drain(unsigned timeout_ms);
+/*
+ * Between the two no thread touches the rings, the buffers or the device, and none of the stack's
+ * does anything.  Both from the same thread.
+ */
+void guest_netif_pause(void);
+void guest_netif_resume(void);
 /* Takes the interface down and ends the receiving thread; the caller has @driver again. */
 void guest_netif_stop(void);
 /* Frames that no plain driver could carry: sent as TSO, and received longer than an MTU allows. */

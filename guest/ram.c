@@ -51,6 +51,22 @@ void guest_ram_free(GuestRam *ram)
     }
 }
 
+bool guest_ram_replace(GuestRam *ram, GuestRam *other, GError **errp)
+{
+    if (other->size != ram->size || mmap(ram->host, ram->size, PROT_READ | PROT_WRITE,
+                                         MAP_SHARED | MAP_FIXED, other->fd, 0) == MAP_FAILED) {
+        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_FAILED,
+                    "guest RAM of %zu bytes in the place of %zu: %s", other->size, ram->size,
+                    other->size != ram->size ? "other size" : g_strerror(errno));
+        return false;
+    }
+    munmap(other->host, other->size);
+    close(ram->fd);
+    ram->fd = other->fd;
+    g_free(other);
+    return true;
+}
+
 uint64_t guest_ram_alloc(GuestRam *ram, size_t size, size_t align)
 {
     uint64_t addr = (ram->next + align - 1) & ~(uint64_t)(align - 1);

@@ -26,6 +26,10 @@ GuestRam *guest_ram_new(size_t size, GError **errp);
 /* NULL is fine. */
 void guest_ram_free(GuestRam *ram);
 
+/* Maps @other's memory, of the same size, where @ram's is mapped now, and frees @other: pointers
+ * into @ram stay good and show @other's bytes.  False with error: nothing has changed. */
+bool guest_ram_replace(GuestRam *ram, GuestRam *other, GError **errp);
+
 /* A zeroed guest-physical range; @align is a power of two.  0 when the RAM is used up. */
 uint64_t guest_ram_alloc(GuestRam *ram, size_t size, size_t align);
 /* Forget all allocations: the next one starts at 1 MiB again. */

@@ -10,17 +10,22 @@
  *   source HOST:PORT BYTES  connects and sends
  *
  * With --udp-echo every datagram to that port goes back where it came from, all the while.
+ *
+ * With --migrate N the emulator is replaced N times while that goes on (mover.h), between two back
+ * ends (--netdev and --migrate-netdev) and among the policies of --migrate-tx.
  */
 #include "guest/commands.h"
 #include "guest/emulator.h"
 #include "guest/guard.h"
 #include "guest/lwip-netif.h"
+#include "guest/mover.h"
 #include <arpa/inet.h>
 #include <gio/gio.h>
 #include <inttypes.h>
 #include <lwip/api.h>
 #include <lwip/tcpip.h>
 #include <lwip/udp.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +33,7 @@
 #define RAM_SIZE   (128u << 20) /* for each queue pair */
 #define PIECE      32768
 #define TIMEOUT_MS 20000
+#define MOVE_BYTES (1u << 20) /* received between two migrations */
 #define UDP_TRIES  2000
 #define OFFLOADS                                                                                   \
     ((1ull << VIRTIO_NET_F_CSUM) | (1ull << VIRTIO_NET_F_HOST_TSO4) |                              \
@@ -36,12 +42,24 @@
 typedef struct TcpOptions {
     char *emulator, *netdev, *device, *address;
     gboolean offloads, packed;
-    int timeout, udp_echo, pairs;
+    char *migrate_netdev, *migrate_tx; /* tx= of each round, separated by commas */
+    int timeout, udp_echo, pairs, migrate;
 } TcpOptions;
+
+typedef struct TcpCommand {
+    bool sends, echoes;
+    uint32_t host;
+    uint16_t port;
+    uint64_t bytes;
+} TcpCommand;
 
 typedef struct TcpRun {
     const TcpOptions *options;
-    Emulator *emulator;
+    const TcpCommand *command;
+    pthread_t carrier; /* with --migrate: carries the streams while @carries */
+    bool carries;
+    GError *carry_error;
+    Mover mover; /* has the emulator that runs now, and the RAM */
     GuestPciBus bus;
     GuestPciDevice *pci;
     NetDriver *driver;
@@ -90,7 +108,7 @@ static bool receive_all(TcpRun *run, struct netconn *conn, bool echo, GError **e
     while ((err = netconn_recv_tcp_pbuf(conn, &p)) == ERR_OK) {
         bool ok = true;
         for (struct pbuf *q = p; q && ok; q = q->next) {
-            run->received += q->len;
+            __atomic_store_n(&run->received, run->received + q->len, __ATOMIC_RELAXED);
             g_checksum_update(run->received_sum, q->payload, q->len);
             ok = !echo || send_all(run, conn, q->payload, q->len, errp);
         }
@@ -227,41 +245,85 @@ static bool parse_address(const char *text, GuestDhcpLease *lease, GError **errp
     return true;
 }
 
-static bool start(TcpRun *run, const GuestDhcpLease *lease, GError **errp)
+/* MoverStartFunc */
+static Emulator *start_emulator(void *opaque, unsigned round, GuestRam *ram,
+                                const char *const *more, GError **errp)
 {
-    g_autofree char *own = run->options->emulator ? NULL : emulator_default_command();
-    const char *command = own ? own : run->options->emulator;
+    const TcpOptions *o = ((TcpRun *)opaque)->options;
+    g_autofree char *own = o->emulator ? NULL : emulator_default_command();
+    const char *command = own ? own : o->emulator;
     bool is_swnic = emulator_command_is_swnic(command, NULL);
-    g_autofree char *netdev = g_strconcat(run->options->netdev, ",id=n0", NULL);
-    g_autofree char *device =
-        g_strconcat("virtio-net-pci,netdev=n0,romfile=", run->options->device ? "," : "",
-                    run->options->device, NULL);
-    const char *arguments[] = {"-nodefaults", "-netdev", netdev, "-device", device, NULL};
+    g_auto(GStrv) policies = g_strsplit(o->migrate_tx ? o->migrate_tx : "", ",", -1);
+    guint policy_count = g_strv_length(policies);
+    g_autofree char *netdev =
+        g_strconcat(round % 2 ? o->migrate_netdev : o->netdev, ",id=n0", NULL);
+    g_autoptr(GString) device = g_string_new("virtio-net-pci,netdev=n0,romfile=");
+    if (o->device) {
+        g_string_append_printf(device, ",%s", o->device);
+    }
+    if (policy_count) {
+        g_string_append_printf(device, ",tx=%s", policies[round % policy_count]);
+    }
+    const char *arguments[16] = {"-nodefaults", "-netdev", netdev, "-device", device->str};
+    for (unsigned i = 5; more && *more && i + 1 < G_N_ELEMENTS(arguments); i++) {
+        arguments[i] = *more++;
+    }
     EmulatorOptions options = {
         .command = command,
         .arguments = arguments,
-        .ram_size = (uint64_t)RAM_SIZE * (unsigned)MAX(run->options->pairs, 1),
+        .ram = ram,
         .accel = is_swnic ? NULL : "tcg",
         .halt_bios = !is_swnic,
     };
+    return emulator_start(&options, errp);
+}
+
+static bool start(TcpRun *run, const GuestDhcpLease *lease, GError **errp)
+{
+    const TcpOptions *o = run->options;
     NetDriverConfig config = {
-        .features = NET_DRIVER_PLAIN_FEATURES | (run->options->offloads ? OFFLOADS : 0) |
-                    (run->options->packed ? 1ull << VIRTIO_F_RING_PACKED : 0),
-        .tx_buffer_size = run->options->offloads ? 65562 : 0,
-        .pairs = (unsigned)run->options->pairs,
+        .features = NET_DRIVER_PLAIN_FEATURES | (o->offloads ? OFFLOADS : 0) |
+                    (o->packed ? 1ull << VIRTIO_F_RING_PACKED : 0),
+        .tx_buffer_size = o->offloads ? 65562 : 0,
+        .pairs = (unsigned)o->pairs,
     };
-    run->emulator = emulator_start(&options, errp);
-    if (!run->emulator) {
+    Mover *mover = &run->mover;
+    mover->ram = guest_ram_new((size_t)RAM_SIZE * (unsigned)MAX(o->pairs, 1), errp);
+    mover->emulator = mover->ram ? start_emulator(run, 0, mover->ram, NULL, errp) : NULL;
+    if (!mover->emulator) {
         return false;
     }
-    guest_pci_bus_init(&run->bus, run->emulator->qtest);
+    guest_pci_bus_init(&run->bus, mover->emulator->qtest);
     run->pci = guest_pci_device_find(&run->bus, guest_pci_match_virtio_net, NULL, 0, errp);
-    run->driver = run->pci ? net_driver_new(run->pci, run->emulator->ram, &config, errp) : NULL;
+    run->driver = run->pci ? net_driver_new(run->pci, mover->ram, &config, errp) : NULL;
     run->packed = run->driver &&
                   virtio_driver_has_feature(net_driver_virtio(run->driver), VIRTIO_F_RING_PACKED);
     run->stack_runs = run->driver && guest_netif_start(run->driver, lease, errp);
-    return run->stack_runs &&
-           (!run->options->udp_echo || start_udp(run, (uint16_t)run->options->udp_echo, errp));
+    return run->stack_runs && (!o->udp_echo || start_udp(run, (uint16_t)o->udp_echo, errp));
+}
+
+static bool carry(TcpRun *run, const TcpCommand *command, GError **errp)
+{
+    return command->sends ? send_to(run, command->host, command->port, command->bytes, errp)
+                          : serve(run, command->port, command->echoes, errp);
+}
+
+static void *carry_thread(void *opaque)
+{
+    TcpRun *run = opaque;
+    return GINT_TO_POINTER(carry(run, run->command, &run->carry_error));
+}
+
+/* Waits for the end of carry_thread(), and has its result. */
+static bool join_carrier(TcpRun *run, GError **errp)
+{
+    void *carried = NULL;
+    run->carries = false;
+    pthread_join(run->carrier, &carried);
+    if (!carried) {
+        g_propagate_error(errp, run->carry_error);
+    }
+    return carried;
 }
 
 static void note_pairs(TcpRun *run)
@@ -286,23 +348,40 @@ static bool stop(TcpRun *run, bool so_far, GError **errp)
             so_far = false;
         }
         guest_netif_stop();
+        if (run->carries) {
+            join_carrier(run, NULL); /* without the interface its connection is over */
+        }
         so_far = so_far && net_driver_check(run->driver, errp);
     }
     note_pairs(run);
     net_driver_free(run->driver);
     g_free(run->pci);
     if (!so_far) {
-        emulator_kill(run->emulator);
-        return false;
+        emulator_kill(run->mover.emulator);
+    } else {
+        so_far = emulator_stop(run->mover.emulator, errp);
     }
-    return emulator_stop(run->emulator, errp);
+    guest_ram_free(run->mover.ram);
+    return so_far;
+}
+
+static void print_pauses(const char *name, const GArray *pauses)
+{
+    printf("\"%s\": [", name);
+    for (guint i = 0; i < pauses->len; i++) {
+        printf("%s%.3f", i ? ", " : "", g_array_index(pauses, double, i));
+    }
+    printf("], ");
 }
 
 static void report(TcpRun *run)
 {
     GuestNetifStats stats;
     guest_netif_get_stats(&stats);
-    printf("{\"packed\": %s, \"sent\": %" PRIu64 ", \"sent-sha256\": \"%s\", \"received\": %" PRIu64
+    printf("{");
+    print_pauses("pauses-ms-copied", run->mover.pauses[false]);
+    print_pauses("pauses-ms-handed-over", run->mover.pauses[true]);
+    printf("\"packed\": %s, \"sent\": %" PRIu64 ", \"sent-sha256\": \"%s\", \"received\": %" PRIu64
            ", \"received-sha256\": \"%s\", \"tso-frames\": %" PRIu64 ", \"large-frames\": %" PRIu64
            ", \"pairs\": [%s]}\n",
            run->packed ? "true" : "false", run->sent, g_checksum_get_string(run->sent_sum),
@@ -311,13 +390,6 @@ static void report(TcpRun *run)
 }
 
 /* --- the command line --- */
-
-typedef struct TcpCommand {
-    bool sends, echoes;
-    uint32_t host;
-    uint16_t port;
-    uint64_t bytes;
-} TcpCommand;
 
 static bool parse_port(const char *text, uint16_t *port)
 {
@@ -367,6 +439,12 @@ static bool parse_options(int *argc, char ***argv, TcpOptions *options, GError *
          "Emulator to run; default: swnic-system-x86_64 beside this program", "COMMAND"},
         {"device", 'd', 0, G_OPTION_ARG_STRING, &options->device,
          "More properties for -device virtio-net-pci", "PROPS"},
+        {"migrate", 0, 0, G_OPTION_ARG_INT, &options->migrate,
+         "Replace the emulator N times by live migration", "N"},
+        {"migrate-netdev", 0, 0, G_OPTION_ARG_STRING, &options->migrate_netdev,
+         "The -netdev of every second emulator", "NETDEV"},
+        {"migrate-tx", 0, 0, G_OPTION_ARG_STRING, &options->migrate_tx,
+         "tx= of the emulators, in turn", "POLICY,..."},
         {"timeout", 't', 0, G_OPTION_ARG_INT, &options->timeout,
          "Give up after this many seconds; default 60, 0: never", "SECONDS"},
         {NULL},
@@ -378,6 +456,13 @@ static bool parse_options(int *argc, char ***argv, TcpOptions *options, GError *
     g_option_context_free(context);
     if (ok && !options->netdev) {
         g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_ARGUMENT, "--netdev is missing");
+        return false;
+    }
+    if (ok && (options->migrate < 0 || (options->migrate && !options->migrate_netdev))) {
+        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_ARGUMENT,
+                    "--migrate %d: give a number of rounds, and the other back end with "
+                    "--migrate-netdev",
+                    options->migrate);
         return false;
     }
     if (ok && (options->pairs < 0 || options->pairs > NET_DRIVER_MAX_PAIRS)) {
@@ -393,21 +478,66 @@ static bool parse_options(int *argc, char ***argv, TcpOptions *options, GError *
     return ok;
 }
 
+/* The stream has come MOVE_BYTES further, whatever was lost in a migration before. */
+static bool wait_progress(TcpRun *run, GError **errp)
+{
+    gint64 deadline = g_get_monotonic_time() + TIMEOUT_MS * G_TIME_SPAN_MILLISECOND;
+    uint64_t goal = __atomic_load_n(&run->received, __ATOMIC_RELAXED) + MOVE_BYTES;
+    while (__atomic_load_n(&run->received, __ATOMIC_RELAXED) < goal) {
+        if (g_get_monotonic_time() > deadline) {
+            g_set_error(errp, G_IO_ERROR, G_IO_ERROR_TIMED_OUT, "the stream stands still");
+            return false;
+        }
+        g_usleep(1000);
+    }
+    return true;
+}
+
+/* Carries the streams in another thread, and moves the emulator meanwhile; a line "moved" tells the
+ * other end that it may stop.  Emulators are started here: they end with the thread that did. */
+static bool carry_and_move(TcpRun *run, GError **errp)
+{
+    run->carries = pthread_create(&run->carrier, NULL, carry_thread, run) == 0;
+    if (!run->carries) {
+        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_FAILED, "cannot start a thread");
+        return false;
+    }
+    for (int round = 1; round <= run->options->migrate; round++) {
+        if (!wait_progress(run, errp) || !mover_move(&run->mover, (unsigned)round, errp)) {
+            g_prefix_error(errp, "migration %d: ", round);
+            return false;
+        }
+    }
+    if (!wait_progress(run, errp)) {
+        return false;
+    }
+    printf("moved\n");
+    fflush(stdout);
+    return join_carrier(run, errp);
+}
+
 static bool run_command(const TcpOptions *options, const TcpCommand *command,
                         const GuestDhcpLease *lease, GError **errp)
 {
     TcpRun run = {
         .options = options,
+        .command = command,
+        .mover = {.start = start_emulator, .opaque = &run, .bus = &run.bus},
         .sent_sum = g_checksum_new(G_CHECKSUM_SHA256),
         .received_sum = g_checksum_new(G_CHECKSUM_SHA256),
         .pairs = g_string_new(NULL),
     };
+    for (unsigned i = 0; i < 2; i++) {
+        run.mover.pauses[i] = g_array_new(FALSE, FALSE, sizeof(double));
+    }
     bool ok = start(&run, lease, errp) &&
-              (command->sends ? send_to(&run, command->host, command->port, command->bytes, errp)
-                              : serve(&run, command->port, command->echoes, errp));
+              (options->migrate ? carry_and_move(&run, errp) : carry(&run, command, errp));
     ok = stop(&run, ok, errp);
     if (ok) {
         report(&run);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        g_array_unref(run.mover.pauses[i]);
     }
     g_checksum_free(run.sent_sum);
     g_checksum_free(run.received_sum);
@@ -434,6 +564,8 @@ int tcp_main(int argc, char **argv)
     }
     g_free(options.emulator);
     g_free(options.netdev);
+    g_free(options.migrate_netdev);
+    g_free(options.migrate_tx);
     g_free(options.device);
     g_free(options.address);
     return ok ? 0 : 1;
