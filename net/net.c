@@ -4,7 +4,8 @@
  * A packet's way through this file is one function, net_send_batch(): check that there is
  * somebody to deliver to, hand the batch over, count.  There is no queue here.  What the peer
  * does not take stays the sender's, and net_peer_writable() tells the sender to go on; so a
- * packet is never lost or sent twice between two clients, and order is kept.
+ * packet is never lost or sent twice between two clients, and order is kept.  A sender that can read
+ * a frame wherever it likes may borrow the receiver's memory for it (net_borrow_buffers()).
  *
  * Not here: back ends (a file each), the -netdev table (net-init.c), QMP (net-qmp.c).
  */
@@ -259,6 +260,31 @@ unsigned net_send_batch(NetClient *nc, NetPacket *pkts, unsigned n)
         }
     }
     return done;
+}
+
+unsigned net_borrow_buffers(NetClient *nc, struct iovec *iov, unsigned max)
+{
+    NetClient *peer = nc->peer;
+    if (!peer || !peer->ops->lend_buffers || nc->link_down || peer->link_down ||
+        net_has_filters(nc)) {
+        return 0;
+    }
+    return peer->ops->lend_buffers(peer, iov, max);
+}
+
+void net_send_borrowed(NetClient *nc, struct iovec *iov, unsigned iovcnt, size_t size)
+{
+    NetPacket pkt = {iov, iovcnt, size};
+    nc->peer->ops->receive_lent(nc->peer, &pkt);
+    nc->stats.tx_packets++;
+    nc->stats.tx_bytes += size;
+    nc->peer->stats.rx_packets++;
+    nc->peer->stats.rx_bytes += size;
+}
+
+void net_return_buffers(NetClient *nc)
+{
+    nc->peer->ops->end_lending(nc->peer);
 }
 
 void net_forget_unsent(NetClient *nc)

@@ -4,7 +4,10 @@
  *   tap → peer   One wake-up reads a batch of frames, packed one behind the other into a small
  *                arena, and sends them as one batch.  What the peer does not take stays in the
  *                arena and the tap is not read until the peer can take more: the kernel's queue
- *                fills, and its drops are the interface's own counters.
+ *                fills, and its drops are the interface's own counters.  While large frames come
+ *                (TCP of the host with segmentation offload), each is read straight into memory
+ *                that the peer lends, where it can; a small frame is cheaper to copy than so much
+ *                memory is to hand to the kernel.
  *   peer → tap   One writev() a frame, straight over the peer's iovec.  The kernel queues or
  *                refuses; EINVAL (a header it finds wrong) and EIO (interface down) cost that one
  *                frame, counted.
@@ -33,19 +36,24 @@
 #include "vhost/vhost.h"
 
 #define READ_BATCH      64
+#define LENT_MAX        128 /* pieces of memory for one frame */
 #define ARENA_SIZE      (8 * NET_MAX_FRAME)
 #define IOV_LIMIT       1024 /* the kernel's UIO_MAXIOV */
 #define HDR_LEN_DEFAULT 10
+#define LARGE_FRAME     8192
+#define SMALL_IN_A_ROW  4 /* small frames after which no large one is expected */
 
 typedef struct TapClient {
     NetClient nc;
-    TapDevice dev;    /* dev.fd -1: the interface is gone */
+    TapDevice dev;       /* dev.fd -1: the interface is gone */
     VhostBackend *vhost; /* NULL: none */
     char *downscript;    /* NULL: none */
-    bool detached;    /* a queue that the guest does not use */
+    bool detached;       /* a queue that the guest does not use */
     bool want_read, want_write;
     bool delivering;
 
+    unsigned
+        expect_large; /* the next frames are read in place: so many small ones may still come */
     uint8_t *arena;
     NetPacket pkts[READ_BATCH]; /* frames read; [first, count) not yet taken */
     struct iovec iov[READ_BATCH];
@@ -141,7 +149,45 @@ static void tap_read_batch(TapClient *t)
         t->pkts[t->count] = (NetPacket){&t->iov[t->count], 1, n - hidden};
         t->count++;
         used += (n + 63) & ~63; /* frames do not share cache lines */
+        if (n >= LARGE_FRAME) {
+            t->expect_large = SMALL_IN_A_ROW;
+            return;
+        }
     }
+}
+
+/* Reads a batch of frames where the peer wants them.  False: not a single one, read the other way.
+ */
+static bool tap_read_in_place(TapClient *t)
+{
+    struct iovec iov[LENT_MAX];
+    unsigned frames = 0, pieces;
+    bool lent = false;
+    while (t->expect_large && frames < READ_BATCH &&
+           (pieces = net_borrow_buffers(&t->nc, iov, LENT_MAX)) > 0) {
+        lent = true;
+        ssize_t n = readv(t->dev.fd, iov, pieces);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n <= 0) {
+            if (errno == EFAULT) { /* its memory is gone, and the frame with it */
+                net_count_drop(&t->nc, NET_DROP_HOST_ERROR, 1);
+                t->expect_large = 0;
+            } else if (errno != EAGAIN) {
+                tap_gone(t, errno);
+            }
+            frames++;
+            break;
+        }
+        t->expect_large = n >= LARGE_FRAME ? SMALL_IN_A_ROW : t->expect_large - 1;
+        net_send_borrowed(&t->nc, iov, pieces, (size_t)n);
+        frames++;
+    }
+    if (lent) {
+        net_return_buffers(&t->nc);
+    }
+    return frames > 0;
 }
 
 static void tap_readable(void *opaque)
@@ -149,6 +195,9 @@ static void tap_readable(void *opaque)
     TapClient *t = opaque;
     if (!net_can_send(&t->nc)) {
         set_want_read(t, false);
+        return;
+    }
+    if (t->expect_large && hidden_header(t) == 0 && tap_read_in_place(t)) {
         return;
     }
     tap_read_batch(t);

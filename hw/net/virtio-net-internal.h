@@ -309,6 +309,7 @@ typedef struct RxFrame {
     uint16_t csum_at; /* where @csum is written in the frame; 0: nowhere */
     uint8_t csum[2];
     bool split; /* waits for a segmentation that the driver does not take */
+    bool in_place; /* the packet lies where it belongs: in the first buffers of the hand */
 } RxFrame;
 
 /* Puts @frame into the driver's buffers, or drops it, which is counted; false: there are none.
@@ -346,6 +347,9 @@ void virtio_net_rx_stop(VirtIONetQueue *q);
 void virtio_net_rx_reset(VirtIONetQueue *q);
 void virtio_net_rx_handler(VirtIODevice *vdev, VirtQueue *vq);
 unsigned virtio_net_receive_batch(NetClient *nc, NetPacket *pkts, unsigned n);
+unsigned virtio_net_lend_buffers(NetClient *nc, struct iovec *iov, unsigned max);
+void virtio_net_receive_lent(NetClient *nc, const NetPacket *pkt);
+void virtio_net_end_lending(NetClient *nc);
 bool virtio_net_can_receive(NetClient *nc);
 
 /* virtio-net-ctrl.c */

@@ -10,6 +10,11 @@
  * the ring, except when a frame needs more than there are: then its buffers stay in the hand, the
  * ring is empty, and the next buffer that the driver adds is sure to be notified.
  *
+ * A back end that expects a large frame may read it straight into mergeable buffers, which it
+ * borrows from the hand: the header it reads is as long as the driver's, so header and data lie
+ * where they belong, and all that is left is to look at the frame, as at any, and to put the header
+ * right.
+ *
  * Notifications are off while buffers remain and on from when they run out; the peer is refused
  * frames then, and is told (net_peer_writable) when the driver has notified.  A frame is dropped
  * only where waiting could not help: unwanted, too long, larger than the buffers can ever be, or
@@ -192,8 +197,10 @@ static void rx_write(VirtIONetQueue *q, RxFrame *frame, unsigned count)
         VirtQueueElement *elem = *rx_slot(q, 0);
         size_t bytes = MIN(elem->in_size - offset, frame->size - done);
 
-        iov_copy(virtqueue_in_sg(elem), elem->in_num, offset, frame->pkt->iov, frame->pkt->iovcnt,
-                 frame->skip + done, bytes);
+        if (!frame->in_place) {
+            iov_copy(virtqueue_in_sg(elem), elem->in_num, offset, frame->pkt->iov,
+                     frame->pkt->iovcnt, frame->skip + done, bytes);
+        }
         rx_patch(frame, elem, offset, done, bytes);
         done += bytes;
         rx_use(q, offset + bytes);
@@ -219,7 +226,7 @@ static bool rx_open(VirtIONetQueue *q, const NetPacket *pkt, RxFrame *frame)
     frame->pkt = pkt;
     frame->skip = peer_hdr;
     frame->csum_at = 0;
-    frame->split = false;
+    frame->split = frame->in_place = false;
     memset(frame->hdr, 0, sizeof(frame->hdr));
     if (pkt->size > NET_MAX_FRAME) {
         virtio_net_rx_drop(q, NET_DROP_TOO_LONG);
@@ -390,6 +397,85 @@ unsigned virtio_net_receive_batch(NetClient *nc, NetPacket *pkts, unsigned n)
     }
     trace_virtio_net_rx_batch(net, q->index, n, taken);
     return taken;
+}
+
+/* --- reading in place --- */
+
+/* Is every frame of @q's back end one of @q's, and laid out as the driver has it? */
+static bool rx_can_lend(VirtIONetQueue *q)
+{
+    const VirtIONet *n = q->n;
+
+    return virtio_net_can_take(q) && !n->steering->rss.redirect && !q->rsc && n->mergeable &&
+           q->nc->vnet_hdr_len == n->guest_hdr_len;
+}
+
+unsigned virtio_net_lend_buffers(NetClient *nc, struct iovec *iov, unsigned max)
+{
+    VirtIONetQueue *q = ((VirtIONetClient *)nc)->q;
+    unsigned count, pieces = 0;
+
+    if (!rx_can_lend(q)) {
+        return 0;
+    }
+    rx_check_generation(q);
+    if (rx_gather_mergeable(q, NET_MAX_FRAME, RX_PREFETCH, &count) != RX_TAKEN) {
+        count = 0;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        VirtQueueElement *elem = *rx_slot(q, i);
+
+        if (pieces + elem->in_num > max) {
+            pieces = 0;
+            break;
+        }
+        memcpy(iov + pieces, virtqueue_in_sg(elem), elem->in_num * sizeof(*iov));
+        pieces += elem->in_num;
+    }
+    if (!pieces) {
+        rx_give_back(q); /* the frame will come by the other way, or none */
+    }
+    return pieces;
+}
+
+/* A frame that the driver cannot take as it is: its segments need the buffers that it lies in. */
+static void rx_split_lent(VirtIONetQueue *q, RxFrame *frame)
+{
+    g_autofree uint8_t *copy = g_malloc(frame->pkt->size);
+    struct iovec iov = {copy, frame->pkt->size};
+    NetPacket pkt = {&iov, 1, frame->pkt->size};
+
+    iov_to_buf(frame->pkt->iov, frame->pkt->iovcnt, 0, copy, pkt.size);
+    frame->pkt = &pkt;
+    frame->in_place = false;
+    if (!virtio_net_rx_split(q, q, frame)) {
+        q->rx_split_done = 0;
+        virtio_net_rx_drop(q, NET_DROP_NO_BUFFER); /* nobody has it any more */
+    }
+}
+
+void virtio_net_receive_lent(NetClient *nc, const NetPacket *pkt)
+{
+    VirtIONetQueue *q = ((VirtIONetClient *)nc)->q;
+    RxFrame frame;
+
+    if (!rx_open(q, pkt, &frame) || !rx_target(q, &frame)) {
+        return;
+    }
+    frame.in_place = true;
+    if (frame.split) {
+        rx_split_lent(q, &frame);
+    } else {
+        rx_store(q, &frame, 1); /* its buffers are in the hand */
+    }
+    if (q->rx_unflushed >= (unsigned)q->n->conf.rx_burst) {
+        rx_flush(q);
+    }
+}
+
+void virtio_net_end_lending(NetClient *nc)
+{
+    virtio_net_rx_finish(((VirtIONetClient *)nc)->q);
 }
 
 bool virtio_net_can_take(VirtIONetQueue *q)

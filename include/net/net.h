@@ -74,6 +74,15 @@ struct NetClientOps {
     /* Takes up to @n packets from the peer; returns how many it took (or dropped and counted).
      * Fewer than n: call net_peer_writable() when more can come. */
     unsigned (*receive_batch)(NetClient *nc, NetPacket *pkts, unsigned n);
+    /*
+     * So that a large frame need not be copied: up to @max pieces of the receiver's own memory, in
+     * which NET_MAX_FRAME bytes have room; 0: not now.  What the sender has read into them it
+     * passes with receive_lent(), the pieces for the next frame it asks for anew, and end_lending()
+     * closes the batch.  Nothing else may be sent in between.  NULLs: never.
+     */
+    unsigned (*lend_buffers)(NetClient *nc, struct iovec *iov, unsigned max);
+    void (*receive_lent)(NetClient *nc, const NetPacket *pkt);
+    void (*end_lending)(NetClient *nc);
     /* Could one packet be taken now?  NULL: always. */
     bool (*can_receive)(NetClient *nc);
     /* The peer can take more: resume what stalled. */
@@ -139,6 +148,12 @@ unsigned net_client_find_queues(const char *id, NetClient **ncs, unsigned max);
  * taken (dropped and counted ones too); packets not taken stay the caller's, in order.
  * The iovecs may be changed by the call only for packets that were taken. */
 unsigned net_send_batch(NetClient *nc, NetPacket *pkts, unsigned n);
+/* The same without a copy, as far as the peer can (see NetClientOps.lend_buffers): memory for one
+ * frame, 0 pieces if that is not to be had now; the frame of @size bytes that was read into it; and
+ * the end of the batch, due after the first call that gave memory. */
+unsigned net_borrow_buffers(NetClient *nc, struct iovec *iov, unsigned max);
+void net_send_borrowed(NetClient *nc, struct iovec *iov, unsigned iovcnt, size_t size);
+void net_return_buffers(NetClient *nc);
 /* The sender gives up what it could not send and begins anew (a device's reset): what it sends next
  * are other frames. */
 void net_forget_unsent(NetClient *nc);
