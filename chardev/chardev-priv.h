@@ -54,6 +54,13 @@ void chardev_drop_passed_fds(Chardev *chr);
 /* Writes what is queued for at most @timeout_ms. */
 void chardev_flush(Chardev *chr, int timeout_ms);
 
+/* The back end called @type, NULL when there is none. */
+const ChardevBackend *chardev_backend_find(const char *type);
+/* Refuses keys that @backend does not have, and values that are objects or lists. */
+gboolean chardev_check_options(const ChardevBackend *backend, json_object *options, GError **errp);
+/* The spelling "type:rest" as the options of -chardev; the caller's.  NULL with error. */
+json_object *chardev_parse_compat(const char *spec, GError **errp);
+
 /* Options: present, of the right form, else an error.  *value keeps its default when absent. */
 gboolean chardev_opt_bool(json_object *options, const char *key, bool *value, GError **errp);
 gboolean chardev_opt_uint(json_object *options, const char *key, uint64_t max, uint64_t *value,
