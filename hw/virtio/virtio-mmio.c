@@ -267,27 +267,18 @@ static void queue_reset_write(VirtioMmio *slot, uint32_t value)
     }
 }
 
-#define ADDRESS_REGISTER(area)                                                                     \
-    static void area##_low_write(VirtioMmio *slot, uint32_t value)                                 \
+#define ADDRESS_REGISTER(name, half)                                                               \
+    static void name##_write(VirtioMmio *slot, uint32_t value)                                     \
     {                                                                                              \
-        VirtioQueue *queue = selected(slot);                                                       \
-                                                                                                   \
-        if (queue) {                                                                               \
-            queue->area = (queue->area & ~(uint64_t)UINT32_MAX) | value;                           \
-        }                                                                                          \
-    }                                                                                              \
-    static void area##_high_write(VirtioMmio *slot, uint32_t value)                                \
-    {                                                                                              \
-        VirtioQueue *queue = selected(slot);                                                       \
-                                                                                                   \
-        if (queue) {                                                                               \
-            queue->area = (uint32_t)queue->area | (uint64_t)value << 32;                           \
-        }                                                                                          \
+        virtio_queue_set_address(slot->vdev, slot->vdev->queue_sel, half, value);                  \
     }
 
-ADDRESS_REGISTER(desc)
-ADDRESS_REGISTER(avail)
-ADDRESS_REGISTER(used)
+ADDRESS_REGISTER(desc_low, VIRTIO_QUEUE_DESC_LOW)
+ADDRESS_REGISTER(desc_high, VIRTIO_QUEUE_DESC_HIGH)
+ADDRESS_REGISTER(avail_low, VIRTIO_QUEUE_AVAIL_LOW)
+ADDRESS_REGISTER(avail_high, VIRTIO_QUEUE_AVAIL_HIGH)
+ADDRESS_REGISTER(used_low, VIRTIO_QUEUE_USED_LOW)
+ADDRESS_REGISTER(used_high, VIRTIO_QUEUE_USED_HIGH)
 
 /* --- the table --- */
 

@@ -173,40 +173,22 @@ static uint32_t queue_notify_off_read(VirtIOPCIProxy *proxy)
     return proxy->vdev->queue_sel;
 }
 
-/* Writing a 32-bit half of a 64-bit address. */
-#define ADDRESS_REGISTER(area)                                                                     \
-    static uint32_t area##_low_read(VirtIOPCIProxy *proxy)                                         \
+#define ADDRESS_REGISTER(name, half)                                                               \
+    static uint32_t name##_read(VirtIOPCIProxy *proxy)                                             \
     {                                                                                              \
-        VirtioQueue *queue = selected(proxy);                                                      \
-                                                                                                   \
-        return queue ? (uint32_t)queue->area : 0;                                                  \
+        return virtio_queue_address(proxy->vdev, proxy->vdev->queue_sel, half);                    \
     }                                                                                              \
-    static uint32_t area##_high_read(VirtIOPCIProxy *proxy)                                        \
+    static void name##_write(VirtIOPCIProxy *proxy, uint32_t value)                                \
     {                                                                                              \
-        VirtioQueue *queue = selected(proxy);                                                      \
-                                                                                                   \
-        return queue ? (uint32_t)(queue->area >> 32) : 0;                                          \
-    }                                                                                              \
-    static void area##_low_write(VirtIOPCIProxy *proxy, uint32_t value)                            \
-    {                                                                                              \
-        VirtioQueue *queue = selected(proxy);                                                      \
-                                                                                                   \
-        if (queue) {                                                                               \
-            queue->area = (queue->area & ~(uint64_t)UINT32_MAX) | value;                           \
-        }                                                                                          \
-    }                                                                                              \
-    static void area##_high_write(VirtIOPCIProxy *proxy, uint32_t value)                           \
-    {                                                                                              \
-        VirtioQueue *queue = selected(proxy);                                                      \
-                                                                                                   \
-        if (queue) {                                                                               \
-            queue->area = (uint32_t)queue->area | (uint64_t)value << 32;                           \
-        }                                                                                          \
+        virtio_queue_set_address(proxy->vdev, proxy->vdev->queue_sel, half, value);                \
     }
 
-ADDRESS_REGISTER(desc)
-ADDRESS_REGISTER(avail)
-ADDRESS_REGISTER(used)
+ADDRESS_REGISTER(desc_low, VIRTIO_QUEUE_DESC_LOW)
+ADDRESS_REGISTER(desc_high, VIRTIO_QUEUE_DESC_HIGH)
+ADDRESS_REGISTER(avail_low, VIRTIO_QUEUE_AVAIL_LOW)
+ADDRESS_REGISTER(avail_high, VIRTIO_QUEUE_AVAIL_HIGH)
+ADDRESS_REGISTER(used_low, VIRTIO_QUEUE_USED_LOW)
+ADDRESS_REGISTER(used_high, VIRTIO_QUEUE_USED_HIGH)
 
 static void queue_reset_write(VirtIOPCIProxy *proxy, uint32_t value)
 {

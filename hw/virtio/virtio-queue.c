@@ -261,6 +261,40 @@ void virtio_queue_set_num(VirtIODevice *vdev, unsigned index, unsigned num)
     virtqueue_set_num(queue->vq, num);
 }
 
+/* The address that @half is half of, and how far up in it. */
+static uint64_t *half_address(VirtioQueue *queue, VirtioQueueHalf half, unsigned *shift)
+{
+    uint64_t *const addresses[] = {&queue->desc, &queue->avail, &queue->used};
+
+    *shift = 32 * (half % 2);
+    return addresses[half / 2];
+}
+
+uint32_t virtio_queue_address(VirtIODevice *vdev, unsigned index, VirtioQueueHalf half)
+{
+    VirtioQueue *queue = virtio_queue(vdev, index);
+    unsigned shift;
+
+    if (!queue) {
+        return 0;
+    }
+    uint64_t address = *half_address(queue, half, &shift);
+    return (uint32_t)(address >> shift);
+}
+
+void virtio_queue_set_address(VirtIODevice *vdev, unsigned index, VirtioQueueHalf half,
+                              uint32_t value)
+{
+    VirtioQueue *queue = virtio_queue(vdev, index);
+    unsigned shift;
+
+    if (queue) {
+        uint64_t *address = half_address(queue, half, &shift);
+
+        *address = (*address & ~((uint64_t)UINT32_MAX << shift)) | (uint64_t)value << shift;
+    }
+}
+
 void virtio_queue_enable(VirtIODevice *vdev, unsigned index)
 {
     VirtIODeviceClass *klass = VIRTIO_DEVICE_GET_CLASS(vdev);

@@ -180,6 +180,20 @@ void virtio_queue_enable(VirtIODevice *vdev, unsigned index); /* takes num and a
 void virtio_queue_reset(VirtIODevice *vdev, unsigned index);
 void virtio_queue_set_num(VirtIODevice *vdev, unsigned index,
                           unsigned num); /* ignores what is not allowed */
+/* The 32-bit halves of a queue's addresses, as drivers of the modern interface write them before
+ * they enable the queue. */
+typedef enum VirtioQueueHalf {
+    VIRTIO_QUEUE_DESC_LOW,
+    VIRTIO_QUEUE_DESC_HIGH,
+    VIRTIO_QUEUE_AVAIL_LOW,
+    VIRTIO_QUEUE_AVAIL_HIGH,
+    VIRTIO_QUEUE_USED_LOW,
+    VIRTIO_QUEUE_USED_HIGH,
+} VirtioQueueHalf;
+/* A queue that is not there reads 0 and takes nothing. */
+uint32_t virtio_queue_address(VirtIODevice *vdev, unsigned index, VirtioQueueHalf half);
+void virtio_queue_set_address(VirtIODevice *vdev, unsigned index, VirtioQueueHalf half,
+                              uint32_t value);
 /* Legacy: one address for all three areas, the used ring aligned to @align (a power of two); 0: the
  * queue is not in use any more. */
 void virtio_queue_set_legacy_address(VirtIODevice *vdev, unsigned index, uint64_t address,
