@@ -138,6 +138,18 @@ void machine_write(MachineState *machine, uint64_t addr, const void *buf, size_t
     }
 }
 
+void machine_set_irq_lines(MachineState *machine, uint32_t *told, uint32_t lines)
+{
+    uint32_t changed = *told ^ lines;
+
+    *told = lines;
+    for (int i = 0; machine->irq_intercept && i < 32; i++) {
+        if (changed & (1u << i)) {
+            machine->irq_intercept(machine->irq_intercept_opaque, i, (lines >> i) & 1);
+        }
+    }
+}
+
 /* --- RAM --- */
 
 /* Takes @backend as the next piece of RAM. */

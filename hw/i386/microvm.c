@@ -13,7 +13,6 @@
 #define FIRST_IRQ         5
 #define MICROVM_RAM       (128ull * 1024 * 1024)
 #define MICROVM_BELOW_4G  0xc0000000ull
-#define MICROVM_IRQ_LINES 32
 
 typedef struct MicrovmMachine {
     MachineState parent_obj;
@@ -32,16 +31,9 @@ G_DEFINE_TYPE(MicrovmMachine, microvm_machine, TYPE_MACHINE)
 static void irq_update(void *opaque)
 {
     MicrovmMachine *microvm = opaque;
-    MachineState *machine = &microvm->parent_obj;
     uint32_t levels = __atomic_load_n(&microvm->levels, __ATOMIC_ACQUIRE);
-    uint32_t changed = levels ^ microvm->told;
 
-    microvm->told = levels;
-    for (int i = 0; machine->irq_intercept && i < MICROVM_IRQ_LINES; i++) {
-        if (changed & (1u << i)) {
-            machine->irq_intercept(machine->irq_intercept_opaque, i, (levels >> i) & 1);
-        }
-    }
+    machine_set_irq_lines(&microvm->parent_obj, &microvm->told, levels);
 }
 
 static void set_irq(void *opaque, unsigned irq, bool level)

@@ -80,18 +80,24 @@ typedef struct HostSaved {
     uint32_t hotplug_up, hotplug_down, hotplug_select;
 } HostSaved;
 
-static void fw_cfg_fill(HostSaved *s, const X86PciHost *host, const FwCfg *fw_cfg)
+static void x86_host_fill(void *state, void *opaque)
 {
+    HostSaved *s = state;
+    X86PciHost *host = X86_PCI_HOST(opaque);
+
     s->config_address = host->config_address;
-    s->fw_cfg_item = fw_cfg->selected;
-    s->fw_cfg_offset = fw_cfg->offset;
+    s->fw_cfg_item = host->fw_cfg.selected;
+    s->fw_cfg_offset = host->fw_cfg.offset;
 }
 
-static void fw_cfg_apply(const HostSaved *s, X86PciHost *host, FwCfg *fw_cfg)
+static void x86_host_apply(void *state, void *opaque)
 {
+    const HostSaved *s = state;
+    X86PciHost *host = X86_PCI_HOST(opaque);
+
     host->config_address = s->config_address;
-    fw_cfg->selected = s->fw_cfg_item;
-    fw_cfg->offset = s->fw_cfg_offset;
+    host->fw_cfg.selected = s->fw_cfg_item;
+    host->fw_cfg.offset = s->fw_cfg_offset;
 }
 
 static void pc_host_fill(void *state, void *opaque)
@@ -99,7 +105,7 @@ static void pc_host_fill(void *state, void *opaque)
     HostSaved *s = state;
     PcHost *host = opaque;
 
-    fw_cfg_fill(s, &host->parent_obj, &host->fw_cfg);
+    x86_host_fill(state, opaque);
     s->hotplug_up = host->hotplug.up;
     s->hotplug_down = host->hotplug.down;
     s->hotplug_select = host->hotplug.bus_select;
@@ -110,24 +116,10 @@ static void pc_host_apply(void *state, void *opaque)
     const HostSaved *s = state;
     PcHost *host = opaque;
 
-    fw_cfg_apply(s, &host->parent_obj, &host->fw_cfg);
+    x86_host_apply(state, opaque);
     host->hotplug.up = s->hotplug_up;
     host->hotplug.down = s->hotplug_down;
     host->hotplug.bus_select = s->hotplug_select;
-}
-
-static void q35_host_fill(void *state, void *opaque)
-{
-    Q35Host *host = opaque;
-
-    fw_cfg_fill(state, &host->parent_obj, &host->fw_cfg);
-}
-
-static void q35_host_apply(void *state, void *opaque)
-{
-    Q35Host *host = opaque;
-
-    fw_cfg_apply(state, &host->parent_obj, &host->fw_cfg);
 }
 
 #define HOST(var, text, take, put)                                                                 \
@@ -151,7 +143,7 @@ static void q35_host_apply(void *state, void *opaque)
     }
 
 HOST(vmstate_pc_host, "pc-host", pc_host_fill, pc_host_apply);
-HOST(vmstate_q35_host, "q35-host", q35_host_fill, q35_host_apply);
+HOST(vmstate_q35_host, "q35-host", x86_host_fill, x86_host_apply);
 
 /* --- what migration asks --- */
 

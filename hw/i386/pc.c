@@ -13,7 +13,6 @@
 
 typedef struct PcMachine {
     MachineState parent_obj;
-    PcHost *host;
 } PcMachine;
 typedef struct PcMachineClass {
     MachineClass parent_class;
@@ -38,18 +37,6 @@ static const PcVersion versions[] = {
     PC_VERSION("pc-i440fx-11.1", "PcMachine-11-1"),
 };
 
-static gboolean pc_init(MachineState *machine, GError **errp)
-{
-    PcMachine *pc = G_TYPE_CHECK_INSTANCE_CAST(machine, pc_machine_get_type(), PcMachine);
-
-    pc->host = pc_host_new(machine, errp);
-    if (!pc->host) {
-        return FALSE;
-    }
-    fw_cfg_add_machine(&pc->host->fw_cfg, machine);
-    return TRUE;
-}
-
 /* QEMU's path is /machine/i440fx/ioapic; clients use the partial one. */
 static bool pc_irq_intercept_in(MachineState *machine, const char *qom_path)
 {
@@ -68,7 +55,7 @@ static void pc_machine_class_init(PcMachineClass *klass)
     machine_class->default_ram_id = "pc.ram";
     machine_class->default_ram_size = PC_RAM_SIZE;
     machine_class->ram_below_4g = PC_RAM_BELOW_4G;
-    machine_class->init = pc_init;
+    machine_class->init = pc_host_new;
     machine_class->irq_intercept_in = pc_irq_intercept_in;
 }
 

@@ -3,14 +3,14 @@
  *
  *   INTx                -> PIRQ (slot - 1 + pin) & 3 -> line by registers 0x60..0x63 of the PIIX3
  *
- * Interrupt levels may change in any thread.  A PIRQ counts who asserts it; the lines are made
- * from counts and routes, in the main thread, each time something changed.
+ * How PIRQs become lines, and all else that is not this chipset's, is in x86-pci-host.c.
  */
 #include <string.h>
 
 #include "hw/i386/pc.h"
 #include "hw/pci/pcie.h"
 
+#define PIRQS               4
 #define PIIX3_PIRQ_ROUTE    0x60
 #define PIIX3_PIRQ_DISABLED 0x80
 #define DEVICES_DEVFN_MIN   PCI_DEVFN(2, 0) /* below are the bridges */
@@ -44,43 +44,16 @@ static PcHost *host_of(PciHost *pci)
 
 /* --- interrupts --- */
 
-static void irq_lines_update(void *opaque)
+static unsigned pc_pirq(unsigned slot, unsigned pin)
 {
-    PcHost *host = opaque;
-    MachineState *machine = host->parent_obj.machine;
-    uint32_t lines = 0, changed;
-
-    if (!host->isa || !host->isa->config) {
-        return;
-    }
-    for (unsigned i = 0; i < PC_PIRQS; i++) {
-        unsigned route = host->isa->config[PIIX3_PIRQ_ROUTE + i];
-
-        if (route < PC_IRQ_LINES && __atomic_load_n(&host->pirq_count[i], __ATOMIC_ACQUIRE) > 0) {
-            lines |= 1u << route;
-        }
-    }
-    changed = lines ^ host->irq_lines;
-    host->irq_lines = lines;
-    for (int i = 0; machine->irq_intercept && i < PC_IRQ_LINES; i++) {
-        if (changed & (1u << i)) {
-            machine->irq_intercept(machine->irq_intercept_opaque, i, (lines >> i) & 1);
-        }
-    }
+    return (slot - 1 + pin) % PIRQS;
 }
 
-static void host_set_irq(PciHost *pci, PCIDevice *dev, unsigned pin, bool level)
+static uint32_t pc_pirq_lines(const uint8_t *config, unsigned pirq)
 {
-    PcHost *host = host_of(pci);
-    unsigned slot, root_pin = pci_root_pin(dev, pin, &slot);
-    unsigned pirq = (slot - 1 + root_pin) & 3;
+    unsigned route = config[PIIX3_PIRQ_ROUTE + pirq];
 
-    __atomic_add_fetch(&host->pirq_count[pirq], level ? 1 : -1, __ATOMIC_ACQ_REL);
-    if (event_loop_current() == event_loop_main()) {
-        irq_lines_update(host);
-    } else {
-        bh_schedule(host->irq_bh);
-    }
+    return route < PC_IRQ_LINES ? 1u << route : 0;
 }
 
 /* --- hotplug --- */
@@ -106,7 +79,7 @@ static void host_unplugged(PciHost *pci, PCIDevice *dev)
 }
 
 static const PciHostOps host_ops = {
-    .set_irq = host_set_irq,
+    .set_irq = x86_pci_host_set_irq,
     .msi_notify = x86_pci_host_msi_notify,
     .bar_mapped = x86_pci_host_bar_mapped,
     .msix_table_is_ours = true,
@@ -123,13 +96,8 @@ static void i440fx_class_init(I440FXClass *klass)
 {
     PCIDeviceClass *pci_class = &klass->parent_class;
 
-    pci_class->parent_class.parent_class.qom_name = "i440FX";
-    pci_class->parent_class.parent_class.description = "Host bridge";
-    pci_class->parent_class.category = CATEGORY_BRIDGE;
-    pci_class->parent_class.user_creatable_device = false;
-    pci_class->parent_class.hotpluggable = false;
+    x86_bridge_class_init(pci_class, "i440FX", "Host bridge");
     pci_class->parent_class.vmsd = &vmstate_i440fx;
-    pci_class->vendor_id = 0x8086;
     pci_class->device_id = 0x1237;
     pci_class->revision = 2;
     pci_class->class_id = 0x0600;
@@ -137,15 +105,15 @@ static void i440fx_class_init(I440FXClass *klass)
 
 static gboolean piix3_realize(PCIDevice *dev, GError **errp)
 {
-    memset(dev->wmask + PIIX3_PIRQ_ROUTE, 0xff, PC_PIRQS);
-    memset(dev->config + PIIX3_PIRQ_ROUTE, PIIX3_PIRQ_DISABLED, PC_PIRQS);
+    memset(dev->wmask + PIIX3_PIRQ_ROUTE, 0xff, PIRQS);
+    memset(dev->config + PIIX3_PIRQ_ROUTE, PIIX3_PIRQ_DISABLED, PIRQS);
     return TRUE;
 }
 
 static void piix3_config_written(PCIDevice *dev, unsigned offset, unsigned size)
 {
-    if (offset < PIIX3_PIRQ_ROUTE + PC_PIRQS && offset + size > PIIX3_PIRQ_ROUTE) {
-        irq_lines_update(host_of(dev->bus->host));
+    if (offset < PIIX3_PIRQ_ROUTE + PIRQS && offset + size > PIIX3_PIRQ_ROUTE) {
+        x86_pci_host_update_irq_lines(x86_pci_host_of(dev->bus->host));
     }
 }
 
@@ -154,12 +122,9 @@ static void piix3_reset(DeviceState *state)
     PCIDevice *dev = PCI_DEVICE(state);
 
     ((DeviceClass *)piix3_parent_class)->reset(state);
-    /* An ISA bridge cannot be switched off: QEMU's shows all three as set after reset. */
-    pci_set_word(dev->config + PCI_COMMAND,
-                 PCI_COMMAND_IO | PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER);
-    pci_set_word(dev->config + PCI_STATUS, PCI_STATUS_DEVSEL_MEDIUM);
-    memset(dev->config + PIIX3_PIRQ_ROUTE, PIIX3_PIRQ_DISABLED, PC_PIRQS);
-    irq_lines_update(host_of(dev->bus->host));
+    x86_isa_bridge_reset(dev);
+    memset(dev->config + PIIX3_PIRQ_ROUTE, PIIX3_PIRQ_DISABLED, PIRQS);
+    x86_pci_host_update_irq_lines(x86_pci_host_of(dev->bus->host));
 }
 
 static void piix3_init(Piix3 *isa)
@@ -171,16 +136,11 @@ static void piix3_class_init(Piix3Class *klass)
 {
     PCIDeviceClass *pci_class = &klass->parent_class;
 
-    pci_class->parent_class.parent_class.qom_name = "PIIX3";
-    pci_class->parent_class.parent_class.description = "ISA bridge with the PCI interrupt routes";
-    pci_class->parent_class.category = CATEGORY_BRIDGE;
-    pci_class->parent_class.user_creatable_device = false;
-    pci_class->parent_class.hotpluggable = false;
+    x86_bridge_class_init(pci_class, "PIIX3", "ISA bridge with the PCI interrupt routes");
     pci_class->parent_class.reset = piix3_reset;
     pci_class->parent_class.vmsd = &vmstate_piix3;
     pci_class->realize = piix3_realize;
     pci_class->config_written = piix3_config_written;
-    pci_class->vendor_id = 0x8086;
     pci_class->device_id = 0x7000;
     pci_class->class_id = 0x0601;
 }
@@ -190,60 +150,48 @@ static void piix3_class_init(Piix3Class *klass)
 static void host_unrealize(DeviceState *state)
 {
     PcHost *host = PC_HOST(state);
-    IoSpace *ports = &host->parent_obj.machine->ports;
 
     x86_pci_host_stop(&host->parent_obj);
-    fw_cfg_cleanup(&host->fw_cfg, ports);
-    pc_pci_hotplug_cleanup(&host->hotplug, ports);
-    g_clear_pointer(&host->irq_bh, bh_delete);
+    pc_pci_hotplug_cleanup(&host->hotplug, &host->parent_obj.machine->ports);
 }
 
 static gboolean host_realize(DeviceState *state, GError **errp)
 {
     PcHost *host = PC_HOST(state);
     X86PciHost *x86 = &host->parent_obj;
-    IoSpace *ports = &x86->machine->ports;
 
     x86_pci_host_prepare(x86, &host_ops);
-    host->irq_bh = bh_new(event_loop_main(), irq_lines_update, host);
-    fw_cfg_init(&host->fw_cfg, ports);
-    pc_pci_hotplug_init(&host->hotplug, host, ports);
+    pc_pci_hotplug_init(&host->hotplug, host, &x86->machine->ports);
     x86_pci_host_start(x86, pci_bus_new(state, "pci.0", &x86->pci, DEVICES_DEVFN_MIN));
     return TRUE;
 }
 
 static void host_reset(DeviceState *state)
 {
-    PcHost *host = PC_HOST(state);
-
-    host->parent_obj.config_address = 0;
-    pc_pci_hotplug_reset(&host->hotplug);
+    ((DeviceClass *)pc_host_parent_class)->reset(state);
+    pc_pci_hotplug_reset(&PC_HOST(state)->hotplug);
 }
 
-PcHost *pc_host_new(MachineState *machine, GError **errp)
+gboolean pc_host_new(MachineState *machine, GError **errp)
 {
-    PcHost *host = PC_HOST(object_new(TYPE_PC_HOST));
-    X86PciHost *x86 = &host->parent_obj;
+    X86PciHost *host = x86_pci_host_new(TYPE_PC_HOST, machine, "i440fx", errp);
 
-    x86->machine = machine;
-    object_add_child((Object *)machine, "i440fx", (Object *)host);
-    if (!device_realize(&x86->parent_obj, NULL, errp)) {
-        object_unparent((Object *)host);
-        return NULL;
+    if (!host || !x86_pci_host_add(host, i440fx_get_type(), PCI_DEVFN(0, 0), errp)) {
+        return FALSE;
     }
-    if (!x86_pci_host_add(x86, i440fx_get_type(), PCI_DEVFN(0, 0), errp)) {
-        return NULL;
-    }
-    host->isa = x86_pci_host_add(x86, piix3_get_type(), PCI_DEVFN(1, 0), errp);
-    return host->isa ? host : NULL;
+    host->isa = x86_pci_host_add(host, piix3_get_type(), PCI_DEVFN(1, 0), errp);
+    return host->isa != NULL;
 }
 
 static void pc_host_init(PcHost *host) {}
 
 static void pc_host_class_init(PcHostClass *klass)
 {
-    DeviceClass *device_class = &klass->parent_class.parent_class;
+    X86PciHostClass *x86_class = &klass->parent_class;
+    DeviceClass *device_class = &x86_class->parent_class;
 
+    x86_class->pirq = pc_pirq;
+    x86_class->pirq_lines = pc_pirq_lines;
     device_class->parent_class.qom_name = "i440FX-pcihost";
     device_class->parent_class.description = "PC host: PCI configuration ports and interrupts";
     device_class->realize = host_realize;

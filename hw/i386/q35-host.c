@@ -8,7 +8,7 @@
  *   PIRQ A to H               -> lines 16 to 23, and the line in its route register (60h to 63h,
  *                                68h to 6Bh of 00:1f.0) unless that is off
  *
- * Interrupt levels may change in any thread, see pci-host.c.
+ * What the two chipsets share is in x86-pci-host.c.
  */
 #include <string.h>
 
@@ -57,50 +57,21 @@ static unsigned route_offset(unsigned pirq)
     return pirq < 4 ? PIRQ_ROUTE_LOW + pirq : PIRQ_ROUTE_HIGH + pirq - 4;
 }
 
-static void irq_lines_update(void *opaque)
+static unsigned q35_pirq(unsigned slot, unsigned pin)
 {
-    Q35Host *host = opaque;
-    MachineState *machine = host->parent_obj.machine;
-    uint32_t lines = 0, changed;
-
-    if (!host->isa || !host->isa->config) {
-        return;
-    }
-    for (unsigned i = 0; i < Q35_PIRQS; i++) {
-        unsigned route = host->isa->config[route_offset(i)];
-        if (__atomic_load_n(&host->pirq_count[i], __ATOMIC_ACQUIRE) <= 0) {
-            continue;
-        }
-        lines |= 1u << (16 + i);
-        if (!(route & PIRQ_DISABLED)) {
-            lines |= 1u << (route & 0xf);
-        }
-    }
-    changed = lines ^ host->irq_lines;
-    host->irq_lines = lines;
-    for (int i = 0; machine->irq_intercept && i < Q35_IRQ_LINES; i++) {
-        if (changed & (1u << i)) {
-            machine->irq_intercept(machine->irq_intercept_opaque, i, (lines >> i) & 1);
-        }
-    }
+    return slot < FIRST_BOARD_SLOT ? 4 + ((slot + pin) & 3) : pin;
 }
 
-static void host_set_irq(PciHost *pci, PCIDevice *dev, unsigned pin, bool level)
+static uint32_t q35_pirq_lines(const uint8_t *config, unsigned pirq)
 {
-    Q35Host *host = host_of(pci);
-    unsigned slot, root_pin = pci_root_pin(dev, pin, &slot);
-    unsigned pirq = slot < FIRST_BOARD_SLOT ? 4 + ((slot + root_pin) & 3) : root_pin;
+    unsigned route = config[route_offset(pirq)];
+    uint32_t direct = 1u << (16 + pirq);
 
-    __atomic_add_fetch(&host->pirq_count[pirq], level ? 1 : -1, __ATOMIC_ACQ_REL);
-    if (event_loop_current() == event_loop_main()) {
-        irq_lines_update(host);
-    } else {
-        bh_schedule(host->irq_bh);
-    }
+    return route & PIRQ_DISABLED ? direct : direct | 1u << (route & 0xf);
 }
 
 static const PciHostOps host_ops = {
-    .set_irq = host_set_irq,
+    .set_irq = x86_pci_host_set_irq,
     .msi_notify = x86_pci_host_msi_notify,
     .bar_mapped = x86_pci_host_bar_mapped,
     .msix_table_is_ours = true,
@@ -185,21 +156,11 @@ static void mch_reset(DeviceState *state)
 
 static void mch_init(Mch *mch) {}
 
-static void board_class_init(PCIDeviceClass *pci_class, const char *name, const char *description)
-{
-    pci_class->parent_class.parent_class.qom_name = name;
-    pci_class->parent_class.parent_class.description = description;
-    pci_class->parent_class.category = CATEGORY_BRIDGE;
-    pci_class->parent_class.user_creatable_device = false;
-    pci_class->parent_class.hotpluggable = false;
-    pci_class->vendor_id = 0x8086;
-}
-
 static void mch_class_init(MchClass *klass)
 {
     PCIDeviceClass *pci_class = &klass->parent_class;
 
-    board_class_init(pci_class, "mch", "Host bridge");
+    x86_bridge_class_init(pci_class, "mch", "Host bridge");
     pci_class->parent_class.reset = mch_reset;
     pci_class->parent_class.vmsd = &vmstate_mch;
     pci_class->realize = mch_realize;
@@ -226,7 +187,7 @@ static gboolean ich9_realize(PCIDevice *dev, GError **errp)
 static void ich9_config_written(PCIDevice *dev, unsigned offset, unsigned size)
 {
     if (offset < PIRQ_ROUTE_HIGH + 4 && offset + size > PIRQ_ROUTE_LOW) {
-        irq_lines_update(host_of(dev->bus->host));
+        x86_pci_host_update_irq_lines(x86_pci_host_of(dev->bus->host));
     }
 }
 
@@ -235,12 +196,9 @@ static void ich9_reset(DeviceState *state)
     PCIDevice *dev = PCI_DEVICE(state);
 
     ((DeviceClass *)ich9_parent_class)->reset(state);
-    /* The bridge cannot be switched off. */
-    pci_set_word(dev->config + PCI_COMMAND,
-                 PCI_COMMAND_IO | PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER);
-    pci_set_word(dev->config + PCI_STATUS, PCI_STATUS_DEVSEL_MEDIUM);
+    x86_isa_bridge_reset(dev);
     routes_reset(dev);
-    irq_lines_update(host_of(dev->bus->host));
+    x86_pci_host_update_irq_lines(x86_pci_host_of(dev->bus->host));
 }
 
 static void ich9_init(Ich9 *isa)
@@ -252,7 +210,7 @@ static void ich9_class_init(Ich9Class *klass)
 {
     PCIDeviceClass *pci_class = &klass->parent_class;
 
-    board_class_init(pci_class, "ICH9-LPC", "ISA bridge with the PCI interrupt routes");
+    x86_bridge_class_init(pci_class, "ICH9-LPC", "ISA bridge with the PCI interrupt routes");
     pci_class->parent_class.reset = ich9_reset;
     pci_class->parent_class.vmsd = &vmstate_ich9;
     pci_class->realize = ich9_realize;
@@ -274,8 +232,6 @@ static void host_unrealize(DeviceState *state)
         io_space_unmap(&machine->mmio, &host->ecam);
     }
     io_region_cleanup(&host->ecam);
-    fw_cfg_cleanup(&host->fw_cfg, &machine->ports);
-    g_clear_pointer(&host->irq_bh, bh_delete);
 }
 
 static gboolean host_realize(DeviceState *state, GError **errp)
@@ -284,48 +240,39 @@ static gboolean host_realize(DeviceState *state, GError **errp)
     X86PciHost *x86 = &host->parent_obj;
 
     x86_pci_host_prepare(x86, &host_ops);
-    host->irq_bh = bh_new(event_loop_main(), irq_lines_update, host);
     io_region_init(&host->ecam, "pcie-mmcfg", ECAM_SIZE, &ecam_ops, host);
-    fw_cfg_init(&host->fw_cfg, &x86->machine->ports);
     PCIBus *bus = pcie_bus_new(state, "pcie.0", &x86->pci, PCI_DEVFN(1, 0));
     bus->no_hotplug = true; /* the slots are those of root ports */
     x86_pci_host_start(x86, bus);
     return TRUE;
 }
 
-static void host_reset(DeviceState *state)
+gboolean q35_host_new(MachineState *machine, GError **errp)
 {
-    Q35_HOST(state)->parent_obj.config_address = 0;
-}
+    X86PciHost *host = x86_pci_host_new(TYPE_Q35_HOST, machine, "q35", errp);
+    PCIDevice *mch = host ? x86_pci_host_add(host, mch_get_type(), PCI_DEVFN(0, 0), errp) : NULL;
 
-Q35Host *q35_host_new(MachineState *machine, GError **errp)
-{
-    Q35Host *host = Q35_HOST(object_new(TYPE_Q35_HOST));
-    X86PciHost *x86 = &host->parent_obj;
-
-    x86->machine = machine;
-    object_add_child((Object *)machine, "q35", (Object *)host);
-    if (!device_realize(&x86->parent_obj, NULL, errp)) {
-        object_unparent((Object *)host);
-        return NULL;
+    if (!mch) {
+        return FALSE;
     }
-    host->mch = x86_pci_host_add(x86, mch_get_type(), PCI_DEVFN(0, 0), errp);
-    host->isa =
-        host->mch ? x86_pci_host_add(x86, ich9_get_type(), PCI_DEVFN(ISA_SLOT, 0), errp) : NULL;
-    return host->isa ? host : NULL;
+    Q35_HOST(host)->mch = mch;
+    host->isa = x86_pci_host_add(host, ich9_get_type(), PCI_DEVFN(ISA_SLOT, 0), errp);
+    return host->isa != NULL;
 }
 
 static void q35_host_init(Q35Host *host) {}
 
 static void q35_host_class_init(Q35HostClass *klass)
 {
-    DeviceClass *device_class = &klass->parent_class.parent_class;
+    X86PciHostClass *x86_class = &klass->parent_class;
+    DeviceClass *device_class = &x86_class->parent_class;
 
+    x86_class->pirq = q35_pirq;
+    x86_class->pirq_lines = q35_pirq_lines;
     device_class->parent_class.qom_name = "q35-pcihost";
     device_class->parent_class.description = "Q35 host: configuration space and interrupts";
     device_class->realize = host_realize;
     device_class->unrealize = host_unrealize;
-    device_class->reset = host_reset;
     device_class->vmsd = &vmstate_q35_host;
 }
 

@@ -8,7 +8,6 @@
 
 typedef struct Q35Machine {
     MachineState parent_obj;
-    Q35Host *host;
 } Q35Machine;
 typedef struct Q35MachineClass {
     MachineClass parent_class;
@@ -33,18 +32,6 @@ static const Q35Version versions[] = {
     Q35_VERSION("11.1", "Q35Machine-11-1"),
 };
 
-static gboolean q35_init(MachineState *machine, GError **errp)
-{
-    Q35Machine *q35 = G_TYPE_CHECK_INSTANCE_CAST(machine, q35_machine_get_type(), Q35Machine);
-
-    q35->host = q35_host_new(machine, errp);
-    if (!q35->host) {
-        return FALSE;
-    }
-    fw_cfg_add_machine(&q35->host->fw_cfg, machine);
-    return TRUE;
-}
-
 static bool q35_irq_intercept_in(MachineState *machine, const char *qom_path)
 {
     return strcmp(qom_path, "ioapic") == 0 || strcmp(qom_path, "q35/ioapic") == 0 ||
@@ -62,7 +49,7 @@ static void q35_machine_class_init(Q35MachineClass *klass)
     machine_class->default_ram_id = "pc.ram";
     machine_class->default_ram_size = Q35_RAM_SIZE;
     machine_class->ram_below_4g = Q35_RAM_BELOW_4G;
-    machine_class->init = q35_init;
+    machine_class->init = q35_host_new;
     machine_class->irq_intercept_in = q35_irq_intercept_in;
 }
 

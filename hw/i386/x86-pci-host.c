@@ -1,13 +1,17 @@
 /*
  * What PCI host bridges of PCs share: configuration cycles through ports 0xCF8 and 0xCFC, BARs in
- * the machine's ports and memory, messages, and what a bus master reaches.
+ * the machine's ports and memory, interrupts, what a bus master reaches, and fw_cfg.
  *
  *   port 0xCF8, 0xCFC   -> configuration space (mechanism #1), of buses behind bridges too
  *   BAR decodes         -> mapped into the machine's ports or memory
  *   MSI-X message       -> a write to RAM by the device; other targets have no CPU behind them
  *   bus master          -> RAM directly, anything else through the machine
+ *   INTx                -> PIRQ by the slot -> lines by the routes in the ISA bridge
  *
- * Not here: interrupt pins and what is plugged on the board (pci-host.c, q35-host.c).
+ * Interrupt levels may change in any thread.  A PIRQ counts who asserts it; the lines are made
+ * from counts and routes, in the main thread, each time something changed.
+ *
+ * Not here: which pin is which PIRQ, and the bridges on the board (pci-host.c, q35-host.c).
  */
 #include "hw/i386/pc.h"
 #include "hw/pci/pcie.h"
@@ -17,6 +21,43 @@
 #define CONFIG_ADDRESS_ENABLE (1u << 31)
 
 G_DEFINE_ABSTRACT_TYPE(X86PciHost, x86_pci_host, TYPE_DEVICE)
+
+/* --- interrupts --- */
+
+void x86_pci_host_update_irq_lines(X86PciHost *host)
+{
+    X86PciHostClass *klass = X86_PCI_HOST_GET_CLASS(host);
+    uint32_t lines = 0;
+
+    if (!host->isa || !host->isa->config) {
+        return;
+    }
+    for (unsigned i = 0; i < X86_PIRQS; i++) {
+        if (__atomic_load_n(&host->pirq_count[i], __ATOMIC_ACQUIRE) > 0) {
+            lines |= klass->pirq_lines(host->isa->config, i);
+        }
+    }
+    machine_set_irq_lines(host->machine, &host->irq_lines, lines);
+}
+
+static void irq_lines_changed(void *opaque)
+{
+    x86_pci_host_update_irq_lines(opaque);
+}
+
+void x86_pci_host_set_irq(PciHost *pci, PCIDevice *dev, unsigned pin, bool level)
+{
+    X86PciHost *host = x86_pci_host_of(pci);
+    unsigned slot, root_pin = pci_root_pin(dev, pin, &slot);
+    unsigned pirq = X86_PCI_HOST_GET_CLASS(host)->pirq(slot, root_pin);
+
+    __atomic_add_fetch(&host->pirq_count[pirq], level ? 1 : -1, __ATOMIC_ACQ_REL);
+    if (event_loop_is_current(event_loop_main())) {
+        x86_pci_host_update_irq_lines(host);
+    } else {
+        bh_schedule(host->irq_bh);
+    }
+}
 
 /* RAM only: a message may come from any thread, where MMIO must not be entered.  Nothing else
  * could take one: there is no local APIC. */
@@ -154,6 +195,8 @@ void x86_pci_host_prepare(X86PciHost *host, const PciHostOps *ops)
         .dma_ops = {.read = host_dma_read, .write = host_dma_write},
         .dma_opaque = host,
     };
+    host->irq_bh = bh_new(event_loop_main(), irq_lines_changed, host);
+    fw_cfg_init(&host->fw_cfg, &host->machine->ports);
 }
 
 void x86_pci_host_stop(X86PciHost *host)
@@ -165,6 +208,22 @@ void x86_pci_host_stop(X86PciHost *host)
     io_region_cleanup(&host->address_port);
     io_region_cleanup(&host->data_port);
     g_clear_pointer(&host->pci.memory, memory_map_unref);
+    fw_cfg_cleanup(&host->fw_cfg, ports);
+    g_clear_pointer(&host->irq_bh, bh_delete);
+}
+
+X86PciHost *x86_pci_host_new(GType type, MachineState *machine, const char *name, GError **errp)
+{
+    X86PciHost *host = X86_PCI_HOST(object_new(type));
+
+    host->machine = machine;
+    object_add_child((Object *)machine, name, (Object *)host);
+    if (!device_realize(&host->parent_obj, NULL, errp)) {
+        object_unparent((Object *)host);
+        return NULL;
+    }
+    fw_cfg_add_machine(&host->fw_cfg, machine);
+    return host;
 }
 
 PCIDevice *x86_pci_host_add(X86PciHost *host, GType type, unsigned devfn, GError **errp)
@@ -179,6 +238,33 @@ PCIDevice *x86_pci_host_add(X86PciHost *host, GType type, unsigned devfn, GError
     return dev;
 }
 
+/* --- bridges on the board --- */
+
+void x86_bridge_class_init(PCIDeviceClass *pci_class, const char *name, const char *description)
+{
+    pci_class->parent_class.parent_class.qom_name = name;
+    pci_class->parent_class.parent_class.description = description;
+    pci_class->parent_class.category = CATEGORY_BRIDGE;
+    pci_class->parent_class.user_creatable_device = false;
+    pci_class->parent_class.hotpluggable = false;
+    pci_class->vendor_id = 0x8086;
+}
+
+void x86_isa_bridge_reset(PCIDevice *isa)
+{
+    /* QEMU's shows all three as set after reset. */
+    pci_set_word(isa->config + PCI_COMMAND,
+                 PCI_COMMAND_IO | PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER);
+    pci_set_word(isa->config + PCI_STATUS, PCI_STATUS_DEVSEL_MEDIUM);
+}
+
+/* --- the class --- */
+
+static void x86_pci_host_reset(DeviceState *state)
+{
+    X86_PCI_HOST(state)->config_address = 0;
+}
+
 static void x86_pci_host_init(X86PciHost *host) {}
 
 static void x86_pci_host_class_init(X86PciHostClass *klass)
@@ -187,6 +273,7 @@ static void x86_pci_host_class_init(X86PciHostClass *klass)
 
     device_class->parent_class.qom_name = "x86-pci-host";
     device_class->category = CATEGORY_BRIDGE;
+    device_class->reset = x86_pci_host_reset;
     device_class->user_creatable_device = false;
     device_class->hotpluggable = false;
 }

@@ -62,6 +62,9 @@ void machine_free(MachineState *machine);
  * 4 or 8 bytes to MMIO is one access of that width. */
 void machine_read(MachineState *machine, uint64_t addr, void *buf, size_t size);
 void machine_write(MachineState *machine, uint64_t addr, const void *buf, size_t size);
+/* The levels of all interrupt lines, a bit each, are @lines now: tells who intercepts them of those
+ * that differ from *told, which becomes @lines. */
+void machine_set_irq_lines(MachineState *machine, uint32_t *told, uint32_t lines);
 
 void machine_register_types(void);
 void machine_none_register_types(void);

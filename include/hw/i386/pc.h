@@ -10,7 +10,6 @@
 #include "util/event-loop.h"
 
 #define PC_MACHINE_DEFAULT "pc-i440fx-7.2" /* known to every QEMU from 7.2 to 11.1 */
-#define PC_PIRQS           4
 #define PC_IRQ_LINES       16
 
 typedef struct PcHost PcHost;
@@ -48,6 +47,8 @@ void pc_pci_hotplug_unplugged(PcPciHotplug *hotplug, PCIDevice *dev);
 /* A reset completes what was asked: the guest that should have answered is gone. */
 void pc_pci_hotplug_reset(PcPciHotplug *hotplug);
 
+#define X86_PIRQS 8 /* at most */
+
 /* What the host bridges of PCs share (x86-pci-host.c). */
 typedef struct X86PciHost {
     DeviceState parent_obj;
@@ -57,9 +58,18 @@ typedef struct X86PciHost {
     IoRegion address_port, data_port;
     uint32_t config_address; /* as written to 0xCF8 */
     bool in_dma;
+    FwCfg fw_cfg;
+    PCIDevice *isa; /* the bridge with the PIRQ route registers; NULL until it is on the board */
+    int pirq_count[X86_PIRQS]; /* devices that assert it; atomic */
+    uint32_t irq_lines;        /* levels as last told */
+    BottomHalf *irq_bh;        /* for interrupts from other threads */
 } X86PciHost;
 typedef struct X86PciHostClass {
     DeviceClass parent_class;
+    /* The PIRQ that @pin (0 to 3: A to D) of @slot of the root bus asserts. */
+    unsigned (*pirq)(unsigned slot, unsigned pin);
+    /* The lines that @pirq raises, a bit each, by the registers in @config of the ISA bridge. */
+    uint32_t (*pirq_lines)(const uint8_t *config, unsigned pirq);
 } X86PciHostClass;
 
 QOM_DECLARE_TYPE(X86PciHost, X86PciHostClass, x86_pci_host, X86_PCI_HOST)
@@ -70,26 +80,30 @@ static inline X86PciHost *x86_pci_host_of(PciHost *pci)
     return (X86PciHost *)((char *)pci - offsetof(X86PciHost, pci));
 }
 
+/* A host of @type, realized, as child @name of @machine; NULL with error. */
+X86PciHost *x86_pci_host_new(GType type, MachineState *machine, const char *name, GError **errp);
 /* In this order while realizing: prepare, make the bus with &host->pci, start. */
 void x86_pci_host_prepare(X86PciHost *host, const PciHostOps *ops);
 void x86_pci_host_start(X86PciHost *host, PCIBus *bus);
 void x86_pci_host_stop(X86PciHost *host);
 /* A device of the board, realized and reset; NULL with error. */
 PCIDevice *x86_pci_host_add(X86PciHost *host, GType type, unsigned devfn, GError **errp);
+/* What every bridge on the board is: Intel's, and there from the start. */
+void x86_bridge_class_init(PCIDeviceClass *pci_class, const char *name, const char *description);
+/* After the reset of its PCI part: it cannot be switched off. */
+void x86_isa_bridge_reset(PCIDevice *isa);
+/* Routes changed: tells the lines that changed.  Main thread. */
+void x86_pci_host_update_irq_lines(X86PciHost *host);
 /* For PciHostOps. */
+void x86_pci_host_set_irq(PciHost *pci, PCIDevice *dev, unsigned pin, bool level);
 void x86_pci_host_msi_notify(PciHost *pci, PCIDevice *dev, unsigned vector, uint64_t addr,
                              uint32_t data);
 void x86_pci_host_bar_mapped(PciHost *pci, PCIDevice *dev, unsigned n, uint64_t addr,
                              bool enabled);
 
-/* The i440FX: interrupt routes, fw_cfg and hotplug registers. */
+/* The i440FX: its hotplug registers. */
 struct PcHost {
     X86PciHost parent_obj;
-    PCIDevice *isa;               /* PIIX3: holds the PIRQ route registers */
-    int pirq_count[PC_PIRQS];     /* devices that assert it; atomic */
-    uint32_t irq_lines;           /* levels as last told */
-    BottomHalf *irq_bh;           /* interrupts that left another thread */
-    FwCfg fw_cfg;
     PcPciHotplug hotplug;
 };
 typedef struct PcHostClass {
@@ -99,8 +113,8 @@ typedef struct PcHostClass {
 QOM_DECLARE_TYPE(PcHost, PcHostClass, pc_host, PC_HOST)
 #define TYPE_PC_HOST (pc_host_get_type())
 
-/* Bridge, bus and what sits on the board; NULL with error. */
-PcHost *pc_host_new(MachineState *machine, GError **errp);
+/* Bridge, bus and what sits on the board. */
+gboolean pc_host_new(MachineState *machine, GError **errp);
 
 /* pc-vmstate.c */
 extern const struct VMStateDescription vmstate_i440fx, vmstate_piix3, vmstate_pc_host;

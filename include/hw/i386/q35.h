@@ -8,20 +8,11 @@
 
 #include "hw/i386/pc.h"
 
-#define Q35_PIRQS     8
-#define Q35_IRQ_LINES 24 /* 0..15 by the route registers, 16..23 PIRQ A..H directly */
-
 typedef struct Q35Host {
     X86PciHost parent_obj;
     PCIDevice *mch; /* holds PCIEXBAR */
-    PCIDevice *isa; /* holds the PIRQ route registers */
     IoRegion ecam;
     bool ecam_mapped;
-    uint64_t ecam_base;
-    int pirq_count[Q35_PIRQS]; /* devices that assert it; atomic */
-    uint32_t irq_lines;
-    BottomHalf *irq_bh;
-    FwCfg fw_cfg;
 } Q35Host;
 typedef struct Q35HostClass {
     X86PciHostClass parent_class;
@@ -30,6 +21,6 @@ typedef struct Q35HostClass {
 QOM_DECLARE_TYPE(Q35Host, Q35HostClass, q35_host, Q35_HOST)
 #define TYPE_Q35_HOST (q35_host_get_type())
 
-Q35Host *q35_host_new(MachineState *machine, GError **errp);
+gboolean q35_host_new(MachineState *machine, GError **errp);
 
 #endif
