@@ -499,6 +499,12 @@ typedef struct VirtIONetQueueStats {
 /* Main thread. */
 void virtio_net_snapshot_stats(VirtIONetQueue *q, VirtIONetQueueStats *stats);
 
+/* virtio-net-counters.c: the plain counters of @stats into the QMP types */
+struct VirtioNetTxStats;
+struct VirtioNetRxStats;
+void virtio_net_fill_tx_counters(const VirtIONetQueueStats *stats, struct VirtioNetTxStats *info);
+void virtio_net_fill_rx_counters(const VirtIONetQueueStats *stats, struct VirtioNetRxStats *info);
+
 static inline void virtio_net_tx_drop(VirtIONetQueue *q, NetDropReason reason)
 {
     q->tx_stats.drops[reason]++;

@@ -10,6 +10,8 @@
 #include "qapi/qapi-visit.h"
 #include "util/error.h"
 
+/* --- QMP --- */
+
 static VirtioNetDropsList *drops_list(const uint64_t *drops)
 {
     VirtioNetDropsList *list = NULL, **tail = &list;
@@ -49,22 +51,7 @@ static VirtioNetTxStats *tx_info(const VirtIONetQueueStats *all)
     const VirtIONetTxStats *s = &all->tx;
     VirtioNetTxStats *info = g_new0(VirtioNetTxStats, 1);
 
-    info->notifications = s->notifications;
-    info->notifications_suppressed = s->suppressed;
-    info->notifications_spurious = s->spurious;
-    info->notifications_empty = s->empty;
-    info->interrupts = s->interrupts;
-    info->interrupts_suppressed = all->tx_ring.interrupts_suppressed;
-    info->interrupts_coalesced = s->interrupts_coalesced;
-    info->packets = s->packets;
-    info->bytes = s->bytes;
-    info->batches = s->batches;
-    info->bursts = s->bursts;
-    info->stalls = s->stalls;
-    info->stall_ns = s->stall_ns;
-    info->stall_max_ns = s->stall_max_ns;
-    info->linearised = s->linearised;
-    info->bad_chains = all->tx_ring.bad_chains;
+    virtio_net_fill_tx_counters(all, info);
     info->drops = drops_list(s->drops);
     info->flushes = g_new0(VirtioNetFlushes, 1);
     info->flushes->notify = s->flushes[TX_FLUSH_NOTIFY];
@@ -74,8 +61,6 @@ static VirtioNetTxStats *tx_info(const VirtIONetQueueStats *all)
     info->flushes->resume = s->flushes[TX_FLUSH_RESUME];
     info->flush_sizes = bucket_list(s->flush_sizes, TX_BATCH_BUCKETS, tx_batch_bucket_limit);
     info->waits = bucket_list(s->waits, TX_WAIT_BUCKETS, tx_wait_bucket_limit);
-    info->wait_ns = s->wait_ns;
-    info->wait_max_ns = s->wait_max_ns;
     info->policy = g_strdup(all->policy);
     if (!strcmp(all->policy, "adaptive")) {
         info->adaptive = g_new0(VirtioNetAdaptive, 1);
@@ -89,21 +74,10 @@ static VirtioNetTxStats *tx_info(const VirtIONetQueueStats *all)
 
 static VirtioNetRxStats *rx_info(const VirtIONetQueueStats *all)
 {
-    const VirtIONetRxStats *s = &all->rx;
     VirtioNetRxStats *info = g_new0(VirtioNetRxStats, 1);
 
-    info->notifications = s->notifications;
-    info->interrupts = s->interrupts;
-    info->interrupts_suppressed = all->rx_ring.interrupts_suppressed;
-    info->interrupts_coalesced = s->interrupts_coalesced;
-    info->packets = s->packets;
-    info->bytes = s->bytes;
-    info->batches = s->batches;
-    info->buffers = s->buffers;
-    info->stalls = s->stalls;
-    info->bad_buffers = s->bad_buffers;
-    info->bad_chains = all->rx_ring.bad_chains;
-    info->drops = drops_list(s->drops);
+    virtio_net_fill_rx_counters(all, info);
+    info->drops = drops_list(all->rx.drops);
     return info;
 }
 
@@ -150,6 +124,8 @@ VirtioNetStatsList *qmp_query_virtio_net_stats(const char *name, GError **errp)
     }
     return list;
 }
+
+/* --- HMP --- */
 
 /* The bucket in which the @part (0 to 1) smallest of all values end; its limit in µs, as text. */
 static void print_quantile(GString *out, const VirtioNetBucketList *buckets, double part)

@@ -10,12 +10,11 @@
  * and costs two readings of the clock a batch, whatever the number of packets; the ring is not
  * looked at more often than it is anyway, for a line of memory that the driver writes is dear.
  *
- * Shown as JSON by the property x-queue-stats (here) and by QMP and HMP (virtio-net-qmp.c).
+ * Names for them are in virtio-net-counters.c.
  */
 #include <string.h>
 
 #include "hw/net/virtio-net-internal.h"
-#include "util/json.h"
 
 #define WAIT_FIRST_BIT 8 /* waits below 256 ns are one bucket */
 
@@ -156,90 +155,4 @@ static void snapshot(void *opaque)
 void virtio_net_snapshot_stats(VirtIONetQueue *q, VirtIONetQueueStats *stats)
 {
     event_loop_run_sync(q->n->loop, snapshot, &(Snapshot){q, stats});
-}
-
-static json_object *drops_to_json(const uint64_t *drops)
-{
-    json_object *object = json_object_new_object();
-
-    for (unsigned i = 0; i < NET_DROP__MAX; i++) {
-        if (drops[i]) {
-            json_put_int(object, net_drop_names[i], (int64_t)drops[i]);
-        }
-    }
-    return object;
-}
-
-static json_object *flushes_to_json(const uint64_t *flushes)
-{
-    static const char *const names[TX_FLUSH__MAX] = {"notify", "bh", "timer", "poll", "resume"};
-    json_object *object = json_object_new_object();
-
-    for (unsigned i = 0; i < TX_FLUSH__MAX; i++) {
-        json_put_int(object, names[i], (int64_t)flushes[i]);
-    }
-    return object;
-}
-
-static json_object *tx_to_json(const VirtIONetQueueStats *all)
-{
-    const VirtIONetTxStats *s = &all->tx;
-    json_object *object = json_object_new_object();
-
-    json_put_int(object, "notifications", (int64_t)s->notifications);
-    json_put_int(object, "spurious", (int64_t)s->spurious);
-    json_put_int(object, "suppressed", (int64_t)s->suppressed);
-    json_put_int(object, "empty", (int64_t)s->empty);
-    json_put_int(object, "interrupts", (int64_t)s->interrupts);
-    json_put_int(object, "interrupts-suppressed", (int64_t)all->tx_ring.interrupts_suppressed);
-    json_put_int(object, "interrupts-coalesced", (int64_t)s->interrupts_coalesced);
-    json_put_int(object, "packets", (int64_t)s->packets);
-    json_put_int(object, "bytes", (int64_t)s->bytes);
-    json_put_int(object, "batches", (int64_t)s->batches);
-    json_put_int(object, "bursts", (int64_t)s->bursts);
-    json_put_int(object, "stalls", (int64_t)s->stalls);
-    json_put_int(object, "stall-ns", (int64_t)s->stall_ns);
-    json_put_int(object, "wait-ns", (int64_t)s->wait_ns);
-    json_put_int(object, "linearised", (int64_t)s->linearised);
-    json_put_int(object, "bad-chains", (int64_t)all->tx_ring.bad_chains);
-    json_object_object_add(object, "flushes", flushes_to_json(s->flushes));
-    json_object_object_add(object, "drops", drops_to_json(s->drops));
-    return object;
-}
-
-static json_object *rx_to_json(const VirtIONetQueueStats *all)
-{
-    const VirtIONetRxStats *s = &all->rx;
-    json_object *object = json_object_new_object();
-
-    json_put_int(object, "notifications", (int64_t)s->notifications);
-    json_put_int(object, "interrupts", (int64_t)s->interrupts);
-    json_put_int(object, "interrupts-suppressed", (int64_t)all->rx_ring.interrupts_suppressed);
-    json_put_int(object, "interrupts-coalesced", (int64_t)s->interrupts_coalesced);
-    json_put_int(object, "packets", (int64_t)s->packets);
-    json_put_int(object, "bytes", (int64_t)s->bytes);
-    json_put_int(object, "batches", (int64_t)s->batches);
-    json_put_int(object, "buffers", (int64_t)s->buffers);
-    json_put_int(object, "stalls", (int64_t)s->stalls);
-    json_put_int(object, "bad-buffers", (int64_t)s->bad_buffers);
-    json_put_int(object, "bad-chains", (int64_t)all->rx_ring.bad_chains);
-    json_object_object_add(object, "drops", drops_to_json(s->drops));
-    return object;
-}
-
-json_object *virtio_net_query_stats(VirtIONet *n)
-{
-    json_object *list = json_object_new_array();
-
-    for (unsigned i = 0; n->queues && i < n->queue_pairs; i++) {
-        json_object *pair = json_object_new_object();
-        VirtIONetQueueStats stats;
-
-        virtio_net_snapshot_stats(&n->queues[i], &stats);
-        json_put_int(pair, "queue", i);
-        json_object_object_add(pair, "tx", tx_to_json(&stats));
-        json_object_object_add(pair, "rx", rx_to_json(&stats));
-        json_object_array_add(list, pair);
-    }
-    return list;
 }

@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "tests/unit/virtio-net-rig.h"
+#include "qapi/qapi-types.h"
 #include "util/clock.h"
+#include "util/json.h"
 
 #define CTRL                                                                                       \
     (VIRTIO_FEATURE(VIRTIO_NET_F_CTRL_VQ) | VIRTIO_FEATURE(VIRTIO_NET_F_CTRL_RX) |                 \
@@ -164,10 +166,91 @@ static void test_stats_readable(void)
 
     rig_init(&rig);
     rig_start(&rig, NULL, RIG_MODERN, 256);
+    VirtIONetQueue *q = &rig.n->queues[0];
+    q->tx_stats.stalls = 11;
+    q->tx_stats.wait_ns = 12;
+    q->tx_stats.wait_max_ns = 13;
+    q->rx_stats.bad_buffers = 14;
     json_object *stats = object_get_property(OBJECT(rig.n), "x-queue-stats", NULL);
     g_assert_cmpint(json_object_array_length(stats), ==, 1);
+    json_object *pair = json_object_array_get_idx(stats, 0);
+    json_object *tx = json_member(pair, "tx"), *rx = json_member(pair, "rx");
+    g_assert_cmpint(json_object_get_int64(json_member(tx, "stalls")), ==, 11);
+    g_assert_cmpint(json_object_get_int64(json_member(tx, "wait-ns")), ==, 12);
+    g_assert_null(json_member(tx, "wait-max-ns"));
+    g_assert_cmpint(json_object_get_int64(json_member(rx, "bad-buffers")), ==, 14);
+    g_assert_cmpint(json_object_object_length(tx), ==, 18);
+    g_assert_cmpint(json_object_object_length(rx), ==, 12);
     json_object_put(stats);
     rig_cleanup(&rig);
+}
+
+/* Each counter is another number, so that one in another's place shows. */
+static void test_stats_in_qmp(void)
+{
+    VirtIONetQueueStats stats = {
+        .tx = {.notifications = 1,
+               .suppressed = 2,
+               .spurious = 3,
+               .empty = 4,
+               .interrupts = 5,
+               .interrupts_coalesced = 6,
+               .packets = 7,
+               .bytes = 8,
+               .batches = 9,
+               .bursts = 10,
+               .stalls = 11,
+               .stall_ns = 12,
+               .stall_max_ns = 13,
+               .linearised = 14,
+               .wait_ns = 15,
+               .wait_max_ns = 16},
+        .tx_ring = {.interrupts_suppressed = 17, .bad_chains = 18},
+        .rx = {.notifications = 21,
+               .interrupts = 22,
+               .interrupts_coalesced = 23,
+               .packets = 24,
+               .bytes = 25,
+               .batches = 26,
+               .buffers = 27,
+               .stalls = 28,
+               .bad_buffers = 29},
+        .rx_ring = {.interrupts_suppressed = 30, .bad_chains = 31},
+    };
+    VirtioNetTxStats tx = {0}, expected_tx = {.notifications = 1,
+                                              .notifications_suppressed = 2,
+                                              .notifications_spurious = 3,
+                                              .notifications_empty = 4,
+                                              .interrupts = 5,
+                                              .interrupts_coalesced = 6,
+                                              .packets = 7,
+                                              .bytes = 8,
+                                              .batches = 9,
+                                              .bursts = 10,
+                                              .stalls = 11,
+                                              .stall_ns = 12,
+                                              .stall_max_ns = 13,
+                                              .linearised = 14,
+                                              .wait_ns = 15,
+                                              .wait_max_ns = 16,
+                                              .interrupts_suppressed = 17,
+                                              .bad_chains = 18};
+    VirtioNetRxStats rx = {0}, expected_rx = {.notifications = 21,
+                                              .interrupts = 22,
+                                              .interrupts_coalesced = 23,
+                                              .packets = 24,
+                                              .bytes = 25,
+                                              .batches = 26,
+                                              .buffers = 27,
+                                              .stalls = 28,
+                                              .bad_buffers = 29,
+                                              .interrupts_suppressed = 30,
+                                              .bad_chains = 31};
+
+    virtio_net_fill_tx_counters(&stats, &tx);
+    virtio_net_fill_rx_counters(&stats, &rx);
+    g_assert_cmpmem(&tx, sizeof(tx), &expected_tx, sizeof(expected_tx));
+    g_assert_cmpmem(&rx, sizeof(rx), &expected_rx, sizeof(expected_rx));
 }
 
 /* --- what is refused --- */
@@ -282,6 +365,7 @@ int main(int argc, char **argv)
     g_test_add_func("/config/fields-and-link", test_config_and_link);
     g_test_add_func("/config/legacy-mac-write", test_legacy_mac_write);
     g_test_add_func("/config/stats", test_stats_readable);
+    g_test_add_func("/config/stats-in-qmp", test_stats_in_qmp);
     g_test_add_func("/realize/refused", test_refused);
     g_test_add_func("/realize/accepted", test_accepted);
     g_test_add_func("/realize/netdev-used-twice", test_netdev_used_twice);
