@@ -12,8 +12,9 @@
 #include <stdarg.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
+
+#include "guest/unix-socket.h"
 
 #define READ_SIZE 65536
 #define MAX_VALUE (64u << 20) /* bytes: no answer of an emulator comes near */
@@ -45,21 +46,8 @@ QmpClient *qmp_client_new(int fd)
 
 QmpClient *qmp_client_connect(const char *path, GError **errp)
 {
-    struct sockaddr_un addr = {.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof(addr.sun_path)) {
-        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_ARGUMENT,
-                    "QMP socket '%s': a UNIX socket's path has at most %zu bytes", path,
-                    sizeof(addr.sun_path) - 1);
-        return NULL;
-    }
-    strcpy(addr.sun_path, path);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || connect(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
-        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_FAILED, "QMP socket '%s': %s", path,
-                    g_strerror(errno));
-        if (fd >= 0) {
-            close(fd);
-        }
+    int fd = unix_socket_connect("QMP socket", path, errp);
+    if (fd < 0) {
         return NULL;
     }
     return qmp_client_new(fd);

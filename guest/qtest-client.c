@@ -16,8 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
+
+#include "guest/unix-socket.h"
 
 #define MAX_IRQS   1024
 #define MAX_LINE   (256u << 20) /* a whole guest RAM read in one request still fits */
@@ -50,21 +51,8 @@ QtestClient *qtest_client_new(int fd)
 
 QtestClient *qtest_client_connect(const char *path, GError **errp)
 {
-    struct sockaddr_un addr = {.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof(addr.sun_path)) {
-        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_ARGUMENT,
-                    "qtest socket '%s': a UNIX socket's path has at most %zu bytes", path,
-                    sizeof(addr.sun_path) - 1);
-        return NULL;
-    }
-    strcpy(addr.sun_path, path);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || connect(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
-        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_FAILED, "qtest socket '%s': %s", path,
-                    g_strerror(errno));
-        if (fd >= 0) {
-            close(fd);
-        }
+    int fd = unix_socket_connect("qtest socket", path, errp);
+    if (fd < 0) {
         return NULL;
     }
     return qtest_client_new(fd);

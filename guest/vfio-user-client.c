@@ -11,9 +11,10 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "guest/unix-socket.h"
 
 #define DEFAULT_TIMEOUT_MS 10000
 #define MAX_MESSAGE        (VFIO_USER_DEFAULT_MAX_XFER + 4096)
@@ -74,21 +75,8 @@ VfioUserClient *vfio_user_client_new(int fd)
 
 VfioUserClient *vfio_user_client_connect(const char *path, GError **errp)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof(address.sun_path)) {
-        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_ARGUMENT,
-                    "vfio-user socket '%s': longer than %zu bytes", path,
-                    sizeof(address.sun_path) - 1);
-        return NULL;
-    }
-    strcpy(address.sun_path, path);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
-        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_FAILED, "vfio-user socket '%s': %s", path,
-                    g_strerror(errno));
-        if (fd >= 0) {
-            close(fd);
-        }
+    int fd = unix_socket_connect("vfio-user socket", path, errp);
+    if (fd < 0) {
         return NULL;
     }
     return vfio_user_client_new(fd);
