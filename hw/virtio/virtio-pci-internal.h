@@ -39,6 +39,16 @@ void virtio_pci_regs_write(VirtIOPCIProxy *proxy, const VirtioPciReg *regs, unsi
 uint8_t virtio_pci_isr_read(VirtIOPCIProxy *proxy);
 /* Puts @value into @vector, or NO_VECTOR where there is no such vector. */
 void virtio_pci_set_vector(VirtIOPCIProxy *proxy, uint16_t *vector, uint32_t value);
+/* The queue that queue_select names; NULL: there is none. */
+VirtioQueue *virtio_pci_selected_queue(VirtIOPCIProxy *proxy);
+/* Registers that both interfaces have. */
+uint32_t virtio_pci_queue_select_read(VirtIOPCIProxy *proxy);
+void virtio_pci_queue_select_write(VirtIOPCIProxy *proxy, uint32_t value);
+uint32_t virtio_pci_queue_size_read(VirtIOPCIProxy *proxy);
+uint32_t virtio_pci_config_vector_read(VirtIOPCIProxy *proxy);
+void virtio_pci_config_vector_write(VirtIOPCIProxy *proxy, uint32_t value);
+uint32_t virtio_pci_queue_vector_read(VirtIOPCIProxy *proxy);
+void virtio_pci_queue_vector_write(VirtIOPCIProxy *proxy, uint32_t value);
 /* Status byte from the driver; 0 resets the device with what the transport keeps. */
 void virtio_pci_set_status(VirtIOPCIProxy *proxy, uint8_t status);
 void virtio_pci_reset(VirtIOPCIProxy *proxy);

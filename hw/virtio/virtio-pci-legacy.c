@@ -9,11 +9,6 @@
  */
 #include "hw/virtio/virtio-pci-internal.h"
 
-static VirtioQueue *selected(VirtIOPCIProxy *proxy)
-{
-    return virtio_queue(proxy->vdev, proxy->vdev->queue_sel);
-}
-
 static uint32_t device_features_read(VirtIOPCIProxy *proxy)
 {
     return (uint32_t)virtio_offered_features(proxy->vdev, true);
@@ -32,7 +27,7 @@ static void driver_features_write(VirtIOPCIProxy *proxy, uint32_t value)
 
 static uint32_t queue_page_read(VirtIOPCIProxy *proxy)
 {
-    VirtioQueue *queue = selected(proxy);
+    VirtioQueue *queue = virtio_pci_selected_queue(proxy);
 
     return queue ? (uint32_t)(queue->desc >> VIRTIO_PCI_QUEUE_ADDR_SHIFT) : 0;
 }
@@ -47,25 +42,6 @@ static void queue_page_write(VirtIOPCIProxy *proxy, uint32_t value)
     virtio_queue_set_legacy_address(proxy->vdev, proxy->vdev->queue_sel,
                                     (uint64_t)value << VIRTIO_PCI_QUEUE_ADDR_SHIFT,
                                     VIRTIO_PCI_VRING_ALIGN);
-}
-
-static uint32_t queue_num_read(VirtIOPCIProxy *proxy)
-{
-    VirtioQueue *queue = selected(proxy);
-
-    return queue ? virtqueue_num(queue->vq) : 0;
-}
-
-static uint32_t queue_select_read(VirtIOPCIProxy *proxy)
-{
-    return proxy->vdev->queue_sel;
-}
-
-static void queue_select_write(VirtIOPCIProxy *proxy, uint32_t value)
-{
-    if (value < VIRTIO_QUEUE_MAX) {
-        proxy->vdev->queue_sel = (uint16_t)value;
-    }
 }
 
 static void queue_notify_write(VirtIOPCIProxy *proxy, uint32_t value)
@@ -96,44 +72,18 @@ static uint32_t isr_read(VirtIOPCIProxy *proxy)
     return virtio_pci_isr_read(proxy);
 }
 
-static uint32_t config_vector_read(VirtIOPCIProxy *proxy)
-{
-    return proxy->vdev->config_vector;
-}
-
-static void config_vector_write(VirtIOPCIProxy *proxy, uint32_t value)
-{
-    virtio_pci_set_vector(proxy, &proxy->vdev->config_vector, value);
-}
-
-static uint32_t queue_vector_read(VirtIOPCIProxy *proxy)
-{
-    VirtioQueue *queue = selected(proxy);
-
-    return queue ? queue->vector : VIRTIO_NO_VECTOR;
-}
-
-static void queue_vector_write(VirtIOPCIProxy *proxy, uint32_t value)
-{
-    VirtioQueue *queue = selected(proxy);
-
-    if (queue) {
-        virtio_pci_set_vector(proxy, &queue->vector, value);
-    }
-}
-
 /* The vectors are last, so that they can be left out. */
 static const VirtioPciReg legacy_regs[] = {
     {VIRTIO_PCI_HOST_FEATURES, 4, device_features_read, NULL},
     {VIRTIO_PCI_GUEST_FEATURES, 4, driver_features_read, driver_features_write},
     {VIRTIO_PCI_QUEUE_PFN, 4, queue_page_read, queue_page_write},
-    {VIRTIO_PCI_QUEUE_NUM, 2, queue_num_read, NULL},
-    {VIRTIO_PCI_QUEUE_SEL, 2, queue_select_read, queue_select_write},
+    {VIRTIO_PCI_QUEUE_NUM, 2, virtio_pci_queue_size_read, NULL},
+    {VIRTIO_PCI_QUEUE_SEL, 2, virtio_pci_queue_select_read, virtio_pci_queue_select_write},
     {VIRTIO_PCI_QUEUE_NOTIFY, 2, NULL, queue_notify_write},
     {VIRTIO_PCI_STATUS, 1, status_read, status_write},
     {VIRTIO_PCI_ISR, 1, isr_read, NULL},
-    {VIRTIO_MSI_CONFIG_VECTOR, 2, config_vector_read, config_vector_write},
-    {VIRTIO_MSI_QUEUE_VECTOR, 2, queue_vector_read, queue_vector_write},
+    {VIRTIO_MSI_CONFIG_VECTOR, 2, virtio_pci_config_vector_read, virtio_pci_config_vector_write},
+    {VIRTIO_MSI_QUEUE_VECTOR, 2, virtio_pci_queue_vector_read, virtio_pci_queue_vector_write},
 };
 #define VECTOR_REGS 2
 

@@ -26,11 +26,6 @@ unsigned virtio_pci_notify_mult(const VirtIOPCIProxy *proxy)
 
 /* --- common configuration --- */
 
-static VirtioQueue *selected(VirtIOPCIProxy *proxy)
-{
-    return virtio_queue(proxy->vdev, proxy->vdev->queue_sel);
-}
-
 static uint32_t dfselect_read(VirtIOPCIProxy *proxy)
 {
     return proxy->dfselect;
@@ -81,16 +76,6 @@ static void driver_feature_write(VirtIOPCIProxy *proxy, uint32_t value)
     virtio_set_features(proxy->vdev, features);
 }
 
-static uint32_t config_vector_read(VirtIOPCIProxy *proxy)
-{
-    return proxy->vdev->config_vector;
-}
-
-static void config_vector_write(VirtIOPCIProxy *proxy, uint32_t value)
-{
-    virtio_pci_set_vector(proxy, &proxy->vdev->config_vector, value);
-}
-
 static uint32_t num_queues_read(VirtIOPCIProxy *proxy)
 {
     return proxy->vdev->num_queues;
@@ -111,49 +96,14 @@ static uint32_t generation_read(VirtIOPCIProxy *proxy)
     return proxy->vdev->generation & 0xff;
 }
 
-static uint32_t queue_select_read(VirtIOPCIProxy *proxy)
-{
-    return proxy->vdev->queue_sel;
-}
-
-static void queue_select_write(VirtIOPCIProxy *proxy, uint32_t value)
-{
-    if (value < VIRTIO_QUEUE_MAX) {
-        proxy->vdev->queue_sel = (uint16_t)value;
-    }
-}
-
-static uint32_t queue_size_read(VirtIOPCIProxy *proxy)
-{
-    VirtioQueue *queue = selected(proxy);
-
-    return queue ? virtqueue_num(queue->vq) : 0;
-}
-
 static void queue_size_write(VirtIOPCIProxy *proxy, uint32_t value)
 {
     virtio_queue_set_num(proxy->vdev, proxy->vdev->queue_sel, value);
 }
 
-static uint32_t queue_vector_read(VirtIOPCIProxy *proxy)
-{
-    VirtioQueue *queue = selected(proxy);
-
-    return queue ? queue->vector : VIRTIO_NO_VECTOR;
-}
-
-static void queue_vector_write(VirtIOPCIProxy *proxy, uint32_t value)
-{
-    VirtioQueue *queue = selected(proxy);
-
-    if (queue) {
-        virtio_pci_set_vector(proxy, &queue->vector, value);
-    }
-}
-
 static uint32_t queue_enable_read(VirtIOPCIProxy *proxy)
 {
-    VirtioQueue *queue = selected(proxy);
+    VirtioQueue *queue = virtio_pci_selected_queue(proxy);
 
     return queue && queue->enabled;
 }
@@ -192,7 +142,7 @@ ADDRESS_REGISTER(used_high, VIRTIO_QUEUE_USED_HIGH)
 
 static void queue_reset_write(VirtIOPCIProxy *proxy, uint32_t value)
 {
-    VirtioQueue *queue = selected(proxy);
+    VirtioQueue *queue = virtio_pci_selected_queue(proxy);
 
     if (value != 1 || !queue || !virtio_has_feature(proxy->vdev, VIRTIO_F_RING_RESET)) {
         return;
@@ -207,13 +157,13 @@ static const VirtioPciReg common_regs[] = {
     {VIRTIO_PCI_COMMON_DF, 4, device_feature_read, NULL},
     {VIRTIO_PCI_COMMON_GFSELECT, 4, gfselect_read, gfselect_write},
     {VIRTIO_PCI_COMMON_GF, 4, driver_feature_read, driver_feature_write},
-    {VIRTIO_PCI_COMMON_MSIX, 2, config_vector_read, config_vector_write},
+    {VIRTIO_PCI_COMMON_MSIX, 2, virtio_pci_config_vector_read, virtio_pci_config_vector_write},
     {VIRTIO_PCI_COMMON_NUMQ, 2, num_queues_read, NULL},
     {VIRTIO_PCI_COMMON_STATUS, 1, status_read, status_write},
     {VIRTIO_PCI_COMMON_CFGGENERATION, 1, generation_read, NULL},
-    {VIRTIO_PCI_COMMON_Q_SELECT, 2, queue_select_read, queue_select_write},
-    {VIRTIO_PCI_COMMON_Q_SIZE, 2, queue_size_read, queue_size_write},
-    {VIRTIO_PCI_COMMON_Q_MSIX, 2, queue_vector_read, queue_vector_write},
+    {VIRTIO_PCI_COMMON_Q_SELECT, 2, virtio_pci_queue_select_read, virtio_pci_queue_select_write},
+    {VIRTIO_PCI_COMMON_Q_SIZE, 2, virtio_pci_queue_size_read, queue_size_write},
+    {VIRTIO_PCI_COMMON_Q_MSIX, 2, virtio_pci_queue_vector_read, virtio_pci_queue_vector_write},
     {VIRTIO_PCI_COMMON_Q_ENABLE, 2, queue_enable_read, queue_enable_write},
     {VIRTIO_PCI_COMMON_Q_NOFF, 2, queue_notify_off_read, NULL},
     {VIRTIO_PCI_COMMON_Q_DESCLO, 4, desc_low_read, desc_low_write},

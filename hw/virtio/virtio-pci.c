@@ -101,6 +101,56 @@ void virtio_pci_set_vector(VirtIOPCIProxy *proxy, uint16_t *vector, uint32_t val
     __atomic_store_n(vector, next, __ATOMIC_RELAXED);
 }
 
+VirtioQueue *virtio_pci_selected_queue(VirtIOPCIProxy *proxy)
+{
+    return virtio_queue(proxy->vdev, proxy->vdev->queue_sel);
+}
+
+uint32_t virtio_pci_queue_select_read(VirtIOPCIProxy *proxy)
+{
+    return proxy->vdev->queue_sel;
+}
+
+void virtio_pci_queue_select_write(VirtIOPCIProxy *proxy, uint32_t value)
+{
+    if (value < VIRTIO_QUEUE_MAX) {
+        proxy->vdev->queue_sel = (uint16_t)value;
+    }
+}
+
+uint32_t virtio_pci_config_vector_read(VirtIOPCIProxy *proxy)
+{
+    return proxy->vdev->config_vector;
+}
+
+void virtio_pci_config_vector_write(VirtIOPCIProxy *proxy, uint32_t value)
+{
+    virtio_pci_set_vector(proxy, &proxy->vdev->config_vector, value);
+}
+
+uint32_t virtio_pci_queue_vector_read(VirtIOPCIProxy *proxy)
+{
+    VirtioQueue *queue = virtio_pci_selected_queue(proxy);
+
+    return queue ? queue->vector : VIRTIO_NO_VECTOR;
+}
+
+void virtio_pci_queue_vector_write(VirtIOPCIProxy *proxy, uint32_t value)
+{
+    VirtioQueue *queue = virtio_pci_selected_queue(proxy);
+
+    if (queue) {
+        virtio_pci_set_vector(proxy, &queue->vector, value);
+    }
+}
+
+uint32_t virtio_pci_queue_size_read(VirtIOPCIProxy *proxy)
+{
+    VirtioQueue *queue = virtio_pci_selected_queue(proxy);
+
+    return queue ? virtqueue_num(queue->vq) : 0;
+}
+
 static bool virtio_pci_has_msix(void *opaque)
 {
     VirtIOPCIProxy *proxy = opaque;
