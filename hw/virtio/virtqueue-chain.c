@@ -50,23 +50,6 @@ void virtqueue_element_shrink(VirtQueueElement *elem)
     elem->sg_capacity = VIRTQUEUE_INLINE_SG;
 }
 
-void virtqueue_element_append(VirtQueueElement *elem, void *host, uint64_t addr, uint64_t len,
-                              bool writable)
-{
-    unsigned n = elem->out_num + elem->in_num;
-
-    elem->sg[n].iov_base = host;
-    elem->sg[n].iov_len = len;
-    elem->gpa[n] = addr;
-    if (writable) {
-        elem->in_num++;
-        elem->in_size += len;
-    } else {
-        elem->out_num++;
-        elem->out_size += len;
-    }
-}
-
 /* Makes vq->range the piece of RAM that holds @addr. */
 static bool find_range(VirtQueue *vq, uint64_t addr)
 {

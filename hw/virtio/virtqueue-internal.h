@@ -148,8 +148,22 @@ unsigned virtqueue_order_run(VirtQueueElement *const *elems, unsigned count);
 bool virtqueue_element_grow(VirtQueueElement *elem);
 void virtqueue_element_shrink(VirtQueueElement *elem);
 /* Adds one entry; there is room. */
-void virtqueue_element_append(VirtQueueElement *elem, void *host, uint64_t addr, uint64_t len,
-                              bool writable);
+static inline void virtqueue_element_append(VirtQueueElement *elem, void *host, uint64_t addr,
+                                            uint64_t len, bool writable)
+{
+    unsigned n = elem->out_num + elem->in_num;
+
+    elem->sg[n].iov_base = host;
+    elem->sg[n].iov_len = len;
+    elem->gpa[n] = addr;
+    if (writable) {
+        elem->in_num++;
+        elem->in_size += len;
+    } else {
+        elem->out_num++;
+        elem->out_size += len;
+    }
+}
 
 /* Adds a buffer that is not wholly in vq->range; NULL, or why it is bad. */
 const char *virtqueue_add_buffer_slow(VirtQueue *vq, VirtQueueElement *elem, uint64_t addr,
@@ -204,16 +218,7 @@ static inline const char *virtqueue_add_buffer(VirtQueue *vq, VirtQueueElement *
     if (G_UNLIKELY(!host || len == 0 || n == elem->sg_capacity || (!writable && elem->in_num))) {
         return virtqueue_add_buffer_slow(vq, elem, addr, len, writable);
     }
-    elem->sg[n].iov_base = host;
-    elem->sg[n].iov_len = len;
-    elem->gpa[n] = addr;
-    if (writable) {
-        elem->in_num++;
-        elem->in_size += len;
-    } else {
-        elem->out_num++;
-        elem->out_size += len;
-    }
+    virtqueue_element_append(elem, host, addr, len, writable);
     return NULL;
 }
 
