@@ -594,7 +594,7 @@ const CmdlineOption cmdline_options[] = {
     IGNORED("no-shutdown", NULL),
     IGNORED("no-hpet", NULL),
     IGNORED("no-acpi", NULL),
-    REFUSED("loadvm", "NAME", "migration is not available in this version"),
+    REFUSED("loadvm", "NAME", "no disk holds snapshots; use -incoming file:PATH"),
     REFUSED("cpu", "MODEL", NO_CPU),
     REFUSED("smp", "N", NO_CPU),
     REFUSED("enable-kvm", NULL, NO_CPU),
