@@ -172,17 +172,10 @@ static gboolean check_length(const char *name, const char *text, GError **errp)
     return true;
 }
 
-gboolean user_config_init(UserConfig *config, const NetdevUserOptions *o, GError **errp)
+/* One protocol named on means the other off, unless that is named too. */
+static gboolean config_protocols(SlirpConfig *c, const NetdevUserOptions *o, GError **errp)
 {
-    SlirpConfig *c = &config->slirp;
-    memset(config, 0, sizeof(*config));
-    /* One protocol named on means the other off, unless that is named too. */
-    if (o->smb || o->smbserver) {
-        return error_set(errp, "smb= is not supported: there is no SMB server; share files with "
-                               "tftp=, or with a server of your own through guestfwd=");
-    }
     bool v4_on = o->has_ipv4 && o->ipv4, v6_on = o->has_ipv6 && o->ipv6;
-    c->version = 4;
     c->in_enabled = o->has_ipv4 ? o->ipv4 : !v6_on;
     c->in6_enabled = o->has_ipv6 ? o->ipv6 : !v4_on;
     if (!c->in_enabled && !c->in6_enabled) {
@@ -196,7 +189,19 @@ gboolean user_config_init(UserConfig *config, const NetdevUserOptions *o, GError
         return error_set(errp, "ipv6-prefix=, ipv6-prefixlen=, ipv6-host= and ipv6-dns= need "
                                "ipv6=on");
     }
-    if (!config_ipv4(c, o, errp) || !config_ipv6(c, o, errp) ||
+    return true;
+}
+
+gboolean user_config_init(UserConfig *config, const NetdevUserOptions *o, GError **errp)
+{
+    SlirpConfig *c = &config->slirp;
+    memset(config, 0, sizeof(*config));
+    if (o->smb || o->smbserver) {
+        return error_set(errp, "smb= is not supported: there is no SMB server; share files with "
+                               "tftp=, or with a server of your own through guestfwd=");
+    }
+    c->version = 4;
+    if (!config_protocols(c, o, errp) || !config_ipv4(c, o, errp) || !config_ipv6(c, o, errp) ||
         !check_length("hostname", o->hostname, errp) ||
         !check_length("domainname", o->domainname, errp) ||
         !check_length("tftp-server-name", o->tftp_server_name, errp)) {

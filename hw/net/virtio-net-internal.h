@@ -439,7 +439,7 @@ void virtio_net_device_stats(VirtIONet *n, unsigned index, unsigned type, uint64
 /* virtio-net-offload.c */
 /* Length of the configuration space that @features need (virtio 1.2, 5.1.4). */
 size_t virtio_net_config_length(VirtioFeatures features);
-/* @wanted without what this version lacks, what a peer of @caps cannot do nor (@soft) the device
+/* @wanted without what the device lacks, what a peer of @caps cannot do nor (@soft) the device
  * for it, and what has lost a feature that it depends on. */
 VirtioFeatures virtio_net_mask_features(VirtioFeatures wanted, const NetCaps *caps, bool soft);
 VirtioFeatures virtio_net_get_features(VirtIODevice *vdev, VirtioFeatures wanted, GError **errp);
@@ -479,8 +479,8 @@ bool virtio_net_vhost_queue_enabled(VirtIONet *n, unsigned index);
 
 /* virtio-net-props.c */
 extern const Property virtio_net_props[];
-/* Refuses values that contradict each other, or ask for what this version does not have; fills
- * n->duplex and the features that follow from values. */
+/* Refuses values that contradict each other; fills n->duplex and the features that follow from
+ * values. */
 gboolean virtio_net_check_conf(VirtIONet *n, GError **errp);
 
 /* virtio-net-vmstate.c */

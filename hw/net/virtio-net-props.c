@@ -2,8 +2,6 @@
  * Properties: the one table from which the command line, device_add, help and qom-get read, and
  * the checks that need more than one value.
  *
- * Properties of functions that this version does not have are in the table too, so that command
- * lines written for QEMU work as long as they do not ask for one; asking is refused by name.
  * Ring features (packed, event_idx, …) are the virtio base class's, PCI's are the transport's.
  */
 #include <linux/ethtool.h>

@@ -36,8 +36,8 @@ typedef struct ChardevHandlers {
  * chardev_new_compat(), which takes that spelling.
  */
 Chardev *chardev_new(json_object *options, GError **errp);
-/* "socket,path=…,server=on,wait=off", as -chardev takes it; *help: types (or nothing) were asked.
- */
+/* "socket,path=…,server=on,wait=off", as -chardev takes it: a new reference, NULL with error.
+ * *help: types (or nothing) were asked. */
 json_object *chardev_parse_options(const char *text, bool *help, GError **errp);
 char *chardev_types_help(void); /* the types, one a line; g_free */
 Chardev *chardev_new_compat(const char *id, const char *spec, GError **errp);
@@ -48,11 +48,11 @@ void chardev_cleanup_all(void); /* at exit: flushes, closes, unlinks sockets we 
 
 const char *chardev_id(const Chardev *chr);
 const char *chardev_type(const Chardev *chr); /* "socket" */
+/* As query-chardev prints it: "unix:PATH,server=on"; g_free. */
+char *chardev_filename(const Chardev *chr);
 /* All types, with the options each takes besides "backend" and "id" (NULL-ended). */
 void chardev_foreach_type(void (*fn)(const char *type, const char *const *keys, void *opaque),
                           void *opaque);
-char *
-chardev_filename(const Chardev *chr); /* as query-chardev prints it: "unix:PATH,server=on"; g_free */
 bool chardev_is_open(const Chardev *chr);
 bool chardev_in_use(const Chardev *chr);
 /* Blocks until a server made with wait=on has its first client; nothing for all others. */
@@ -66,12 +66,14 @@ gboolean chardev_attach(Chardev *chr, const ChardevHandlers *handlers, void *opa
 void chardev_detach(Chardev *chr);
 void chardev_accept_input(Chardev *chr);
 
-/* Queues @size bytes.  Never blocks; false when the queue is over @limit (nothing is queued). */
-/* (What is written while nobody is connected is lost, and true is returned.) */
+/* Queues @size bytes.  Never blocks; false when the queue would be over @limit bytes (nothing is
+ * queued).  What is written while nobody is connected is lost, and true is returned. */
 bool chardev_write(Chardev *chr, const char *data, size_t size, size_t limit);
-size_t chardev_queued(const Chardev *chr);
+size_t chardev_queued(const Chardev *chr); /* bytes that the outside has not taken */
+/* Hangs up on a socket's peer, after what is queued as far as it goes at once; else nothing. */
 void chardev_disconnect(Chardev *chr);
-/* Fds received with the last bytes over a UNIX socket; the caller owns it; -1 if none. */
+/* The next of the fds received with the last bytes over a UNIX socket, now the caller's; -1: none.
+ */
 int chardev_take_fd(Chardev *chr);
 /*
  * For protocols of questions and answers on UNIX sockets (vhost-user).  Both block, at most
@@ -80,10 +82,9 @@ int chardev_take_fd(Chardev *chr);
  */
 gboolean chardev_send_sync(Chardev *chr, const void *data, size_t size, const int *fds,
                            unsigned nfds, int timeout_ms, GError **errp);
-gboolean chardev_receive_sync(Chardev *chr, void *data, size_t size, int timeout_ms,
-                              GError **errp);
-gboolean chardev_add_client(Chardev *chr, int fd,
-                            GError **errp); /* sockets; takes @fd on success */
+gboolean chardev_receive_sync(Chardev *chr, void *data, size_t size, int timeout_ms, GError **errp);
+/* Sockets: @fd, which is taken on success, is a client that connected. */
+gboolean chardev_add_client(Chardev *chr, int fd, GError **errp);
 
 /* ringbuf: appends to it as a front end would, and takes up to @max bytes out; g_byte_array_unref.
  */

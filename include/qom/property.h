@@ -1,6 +1,6 @@
 /*
  * Property tables.  One row describes a property for the command line, device_add, qom-get/set/
- * list, device-list-properties, help and the manual.  `const` tables: data, not code.
+ * list, device-list-properties, help and the manual.  `const` tables: data, not code.  Main thread.
  */
 #ifndef QOM_PROPERTY_H
 #define QOM_PROPERTY_H

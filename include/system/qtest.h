@@ -1,4 +1,7 @@
-/* The qtest server: a line protocol that plays the CPU.  facts/qemu-compat.md has the protocol. */
+/*
+ * The qtest server: a line protocol that plays the CPU, as QEMU's docs/devel/testing/qtest.rst has
+ * it; system/qtest-command.c lists the commands.  One client at a time.  Main thread.
+ */
 #ifndef SYSTEM_QTEST_H
 #define SYSTEM_QTEST_H
 
@@ -6,6 +9,8 @@
 
 #include "chardev/chardev.h"
 
+/* Serves the client of @chr, which stays the caller's.  @log: a file to which all lines are written
+ * too; "none" or NULL: no such file. */
 gboolean qtest_server_start(Chardev *chr, const char *log, GError **errp);
 void qtest_server_stop(void);
 

@@ -1,4 +1,4 @@
-/* An eventfd: set from anywhere, read by a loop.  Async-signal-safe to set. */
+/* An eventfd: set by any thread, also in a signal handler, and read by a loop. */
 #ifndef UTIL_EVENT_NOTIFIER_H
 #define UTIL_EVENT_NOTIFIER_H
 
@@ -13,6 +13,6 @@ gboolean event_notifier_init(EventNotifier *e, GError **errp); /* non-blocking, 
 void event_notifier_init_fd(EventNotifier *e, int fd);         /* takes @fd */
 void event_notifier_cleanup(EventNotifier *e);
 void event_notifier_set(EventNotifier *e);
-bool event_notifier_test_and_clear(EventNotifier *e);
+bool event_notifier_test_and_clear(EventNotifier *e); /* was it set since the last time? */
 
 #endif

@@ -2,6 +2,8 @@
  * JSON as QMP needs it, around json-c's values.  JsonFramer reads a byte stream, cut anywhere, into
  * values: '…' and "…" strings, limits on size, depth and tokens, one error a broken value, and it
  * refuses what QEMU refuses.  json-c's own tokener would not (facts in util/json.c).
+ *
+ * A framer and a value belong to one thread at a time; there is no other state.
  */
 #ifndef UTIL_JSON_H
 #define UTIL_JSON_H
@@ -34,6 +36,7 @@ void json_put_int(json_object *object, const char *key, int64_t value);
 void json_put_bool(json_object *object, const char *key, bool value);
 /* "null", "bool", "number", "integer", "string", "array", "object" as error texts name them. */
 const char *json_type_name_qapi(json_object *value);
+/* A new reference, which shares nothing with @value. */
 json_object *json_deep_copy(json_object *value);
 
 #endif

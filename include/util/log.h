@@ -1,6 +1,7 @@
 /*
  * Logging (-d, -D) and rate-limited guest error reports.  What a guest does wrong is logged
- * once per second and place at most, so that it cannot fill a disk.
+ * once per second and place at most, so that it cannot fill a disk.  Any thread, except where a
+ * file or items are set.
  */
 #ifndef UTIL_LOG_H
 #define UTIL_LOG_H
@@ -20,12 +21,13 @@ extern unsigned log_mask; /* items enabled */
 gboolean log_set_items(const char *list, GError **errp); /* "guest_errors,trace" */
 char *log_items_help(void); /* the items with what they log, one a line; g_free */
 gboolean log_set_file(const char *path, GError **errp);
-void log_printf(const char *fmt, ...) G_GNUC_PRINTF(1, 2);
+void log_printf(const char *fmt, ...) G_GNUC_PRINTF(1, 2); /* one line; the end is added */
 
 typedef struct LogRate {
     int64_t last_ns;
     unsigned suppressed;
 } LogRate;
+/* May this place log now?  *suppressed: how many times it might not since the last time. */
 bool log_rate_ok(LogRate *rate, unsigned *suppressed);
 
 /* Logs a guest's mistake: one line a second and place; how many were left out is said. */

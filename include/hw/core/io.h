@@ -4,6 +4,9 @@
  * A device describes an IoRegion (size and ops); a region may be a container of others at fixed
  * offsets (a BAR with capabilities).  An IoSpace is a bus of them, sorted by address.  Values are
  * little-endian numbers of @size bytes (1, 2, 4, 8).
+ *
+ * Regions are their owners', who unmap them before they go; a space only points at them.  Main
+ * thread.
  */
 #ifndef HW_CORE_IO_H
 #define HW_CORE_IO_H

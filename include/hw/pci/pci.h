@@ -2,8 +2,8 @@
  * PCI devices: configuration space, BARs, capabilities, INTx and MSI-X.
  *
  * A device knows nothing of the machine.  What it needs from outside (where its BARs are heard,
- * how an interrupt leaves, who can take an eventfd) goes through PciHost, the small interface
- * that the `pc` machine, the vfio-user server and libswnic each implement in one file.
+ * how an interrupt leaves) goes through PciHost, the small interface that the PC host bridges and
+ * `-machine vfio-user` implement.  Main thread, except where it says any.
  */
 #ifndef HW_PCI_PCI_H
 #define HW_PCI_PCI_H
@@ -30,11 +30,12 @@ typedef struct PciHost PciHost;
 
 /* What a PCI device asks of the emulator it is plugged into. */
 typedef struct PciHostOps {
-    /* Level of INTx pin A..D (0..3). */
+    /* Level of INTx pin A..D (0..3).  Any thread, and so is msi_notify. */
     void (*set_irq)(PciHost *host, PCIDevice *dev, unsigned pin, bool level);
     /* An MSI-X vector fires.  @addr and @data as the guest wrote them; a host that keeps the
      * table itself (vfio-user) goes by @vector. */
-    void (*msi_notify)(PciHost *host, PCIDevice *dev, unsigned vector, uint64_t addr, uint32_t data);
+    void (*msi_notify)(PciHost *host, PCIDevice *dev, unsigned vector, uint64_t addr,
+                       uint32_t data);
     /* A BAR begins (or, @enabled false, ceases) to decode at @addr.  NULL: accesses come by BAR. */
     void (*bar_mapped)(PciHost *host, PCIDevice *dev, unsigned bar, uint64_t addr, bool enabled);
     /* True if the host consults the device's own MSI-X mask bits (not on vfio-user). */
@@ -102,8 +103,9 @@ struct PCIDeviceClass {
     /* PCIDevice's realize makes configuration space from these, then calls @realize. */
     gboolean (*realize)(PCIDevice *dev, GError **errp);
     void (*exit)(PCIDevice *dev);
-    void (*config_read)(PCIDevice *dev, unsigned offset, unsigned size);  /* before a read; may be NULL */
-    void (*config_written)(PCIDevice *dev, unsigned offset, unsigned size); /* after a write; may be NULL */
+    /* Before a read of configuration space, after a write.  May be NULL. */
+    void (*config_read)(PCIDevice *dev, unsigned offset, unsigned size);
+    void (*config_written)(PCIDevice *dev, unsigned offset, unsigned size);
     uint16_t vendor_id, device_id, class_id, subsystem_vendor_id, subsystem_id;
     uint8_t revision;
     bool is_bridge;
@@ -187,12 +189,14 @@ void pci_set_irq(PCIDevice *dev, bool level);
 char *pci_device_address(const PCIDevice *dev);
 
 /* MSI-X in a 4 KiB BAR of its own (table at 0, PBA at 0x800).  @vectors 1..2048. */
-gboolean msix_init(PCIDevice *dev, unsigned vectors, unsigned bar, unsigned cap_offset, GError **errp);
+gboolean msix_init(PCIDevice *dev, unsigned vectors, unsigned bar, unsigned cap_offset,
+                   GError **errp);
 void msix_uninit(PCIDevice *dev);
 void msix_reset(PCIDevice *dev);
 bool msix_enabled(const PCIDevice *dev);  /* enabled and present */
 bool msix_present(const PCIDevice *dev);
-void msix_notify(PCIDevice *dev, unsigned vector); /* any thread; sets the pending bit when masked */
+/* Fires, or sets the pending bit when masked.  Any thread. */
+void msix_notify(PCIDevice *dev, unsigned vector);
 bool msix_vector_use(PCIDevice *dev, unsigned vector); /* false: no such vector */
 void msix_vector_unuse(PCIDevice *dev, unsigned vector);
 /* After the control word changed (pci.c): takes over Enable and Function Mask, fires what waits. */

@@ -34,7 +34,10 @@ struct RngBackendClass {
 QOM_DECLARE_TYPE(RngBackend, RngBackendClass, rng_backend, RNG_BACKEND)
 #define TYPE_RNG_BACKEND (rng_backend_get_type())
 
+/* As the class's read. */
 ssize_t rng_backend_read(RngBackend *rng, void *buf, size_t size);
+/* A device draws from it, and is called in the main thread when there are bytes again; until detach
+ * with the same @opaque. */
 void rng_backend_attach(RngBackend *rng, void (*ready)(void *opaque), void *opaque);
 void rng_backend_detach(RngBackend *rng, void *opaque);
 GType rng_builtin_get_type(void);
