@@ -8,8 +8,8 @@
 
 #include "hw/i386/pc.h"
 
-#define PC_RAM_SIZE           (128ull * 1024 * 1024)
-#define PC_RAM_BELOW_4G       0xe0000000ull /* the PCI window begins there */
+#define PC_RAM_SIZE     (128ull * 1024 * 1024)
+#define PC_RAM_BELOW_4G 0xe0000000ull /* the PCI window begins there */
 
 typedef struct PcMachine {
     MachineState parent_obj;
@@ -21,20 +21,11 @@ typedef struct PcMachineClass {
 GType pc_machine_get_type(void);
 G_DEFINE_ABSTRACT_TYPE(PcMachine, pc_machine, TYPE_MACHINE)
 
-typedef struct PcVersion {
-    const char *name, *qom_name, *gtype_name;
-} PcVersion;
-#define PC_VERSION(name, gtype)                                                                    \
-    {                                                                                              \
-        (name), name "-machine", (gtype)                                                           \
-    }
-
-/* The first is the default and has the alias `pc`. */
-static const PcVersion versions[] = {
-    PC_VERSION(PC_MACHINE_DEFAULT, "PcMachine-7-2"),
-    PC_VERSION("pc-i440fx-10.2", "PcMachine-10-2"),
-    PC_VERSION("pc-i440fx-11.0", "PcMachine-11-0"),
-    PC_VERSION("pc-i440fx-11.1", "PcMachine-11-1"),
+static const X86MachineVersion versions[] = {
+    X86_MACHINE_VERSION(PC_MACHINE_DEFAULT, "PcMachine-7-2", .alias = "pc", .is_default = true),
+    X86_MACHINE_VERSION("pc-i440fx-10.2", "PcMachine-10-2"),
+    X86_MACHINE_VERSION("pc-i440fx-11.0", "PcMachine-11-0"),
+    X86_MACHINE_VERSION("pc-i440fx-11.1", "PcMachine-11-1"),
 };
 
 /* QEMU's path is /machine/i440fx/ioapic; clients use the partial one. */
@@ -51,6 +42,7 @@ static void pc_machine_class_init(PcMachineClass *klass)
     MachineClass *machine_class = &klass->parent_class;
 
     machine_class->parent_class.qom_name = "generic-pc-machine";
+    machine_class->desc = "Standard PC (i440FX + PIIX, 1996)";
     machine_class->max_cpus = 1;
     machine_class->default_ram_id = "pc.ram";
     machine_class->default_ram_size = PC_RAM_SIZE;
@@ -59,33 +51,39 @@ static void pc_machine_class_init(PcMachineClass *klass)
     machine_class->irq_intercept_in = pc_irq_intercept_in;
 }
 
+/* --- versions --- */
+
 static void version_class_init(gpointer klass, gpointer data)
 {
     MachineClass *machine_class = klass;
-    const PcVersion *version = data;
-    bool is_default = version == &versions[0];
+    const X86MachineVersion *version = data;
 
     machine_class->parent_class.qom_name = version->qom_name;
     machine_class->name = version->name;
-    machine_class->desc = "Standard PC (i440FX + PIIX, 1996)";
-    machine_class->alias = is_default ? "pc" : NULL;
-    machine_class->is_default = is_default;
+    machine_class->alias = version->alias;
+    machine_class->is_default = version->is_default;
 }
 
-static void version_register(const PcVersion *version)
+void x86_machine_register_versions(GType parent, const X86MachineVersion *list, unsigned n)
 {
-    const GTypeInfo info = {
-        .class_size = sizeof(PcMachineClass),
-        .class_init = version_class_init,
-        .class_data = version,
-        .instance_size = sizeof(PcMachine),
-    };
-    GType type = g_type_from_name(version->gtype_name);
+    GTypeQuery base;
 
-    if (!type) {
-        type = g_type_register_static(pc_machine_get_type(), version->gtype_name, &info, 0);
+    qom_register_type(parent);
+    g_type_query(parent, &base);
+    for (unsigned i = 0; i < n; i++) {
+        const GTypeInfo info = {
+            .class_size = (guint16)base.class_size,
+            .class_init = version_class_init,
+            .class_data = &list[i],
+            .instance_size = (guint16)base.instance_size,
+        };
+        GType type = g_type_from_name(list[i].gtype_name);
+
+        if (!type) {
+            type = g_type_register_static(parent, list[i].gtype_name, &info, 0);
+        }
+        qom_register_type(type);
     }
-    qom_register_type(type);
 }
 
 void hw_i386_register_types(void)
@@ -93,9 +91,6 @@ void hw_i386_register_types(void)
     pc_host_register_types();
     microvm_register_types();
     q35_host_register_types();
-    qom_register_type(pc_machine_get_type());
-    for (unsigned i = 0; i < G_N_ELEMENTS(versions); i++) {
-        version_register(&versions[i]);
-    }
+    x86_machine_register_versions(pc_machine_get_type(), versions, G_N_ELEMENTS(versions));
     q35_register_types();
 }

@@ -116,6 +116,21 @@ QOM_DECLARE_TYPE(PcHost, PcHostClass, pc_host, PC_HOST)
 /* Bridge, bus and what sits on the board. */
 gboolean pc_host_new(MachineState *machine, GError **errp);
 
+/* A machine whose versions differ in nothing but their name. */
+typedef struct X86MachineVersion {
+    const char *name;       /* "pc-i440fx-7.2" */
+    const char *qom_name;   /* "pc-i440fx-7.2-machine" */
+    const char *gtype_name; /* without dots */
+    const char *alias;      /* or NULL */
+    bool is_default;        /* of all machines */
+} X86MachineVersion;
+#define X86_MACHINE_VERSION(text, gtype, ...)                                                      \
+    {                                                                                              \
+        .name = text, .qom_name = text "-machine", .gtype_name = gtype, ##__VA_ARGS__              \
+    }
+/* Registers one type derived from @parent for each row; @versions lives forever. */
+void x86_machine_register_versions(GType parent, const X86MachineVersion *versions, unsigned n);
+
 /* pc-vmstate.c */
 extern const struct VMStateDescription vmstate_i440fx, vmstate_piix3, vmstate_pc_host;
 extern const struct VMStateDescription vmstate_mch, vmstate_ich9, vmstate_q35_host;
