@@ -124,10 +124,14 @@ extern const VMStateDescription vmstate_globalstate; /* of a bool: the VM ran */
 #define SAVEVM_RAM_VERSION 4
 /* Main thread, VM stopped: all devices, the end mark, the description. */
 void savevm_write_devices(GByteArray *out, bool vm_was_running);
+/* A whole stream that has nothing but @devices (MigrationDevice). */
+void savevm_write_only_devices(GByteArray *out, const char *machine, const GArray *devices);
 
 typedef struct LoadState LoadState;
 /* Main thread. */
 LoadState *loadvm_new(GError **errp);
+/* For a stream that has nothing but @devices (MigrationDevice), which are taken over. */
+LoadState *loadvm_new_devices(const char *machine, GArray *devices);
 /* Any thread: reads the stream to its end. */
 gboolean loadvm_read(LoadState *load, VmReader *r, GError **errp);
 /* Main thread: checks and applies what was read.  On failure nothing of it was applied. */

@@ -16,8 +16,8 @@
 #define MACHINE_NAME_MAX 256u
 
 struct LoadState {
-    RamState *ram;
-    GArray *devices;   /* MigrationDevice; the last one is ours: globalstate */
+    RamState *ram;     /* NULL: there is none in the stream */
+    GArray *devices;   /* MigrationDevice */
     GPtrArray *loaded; /* VMStateLoaded by device, or NULL */
     bool capabilities[MIGRATION_CAPABILITY__MAX];
     char *machine;
@@ -28,19 +28,28 @@ struct LoadState {
     char section[256 + 16];
 };
 
-LoadState *loadvm_new(GError **errp)
+LoadState *loadvm_new_devices(const char *machine, GArray *devices)
 {
     LoadState *load = g_new0(LoadState, 1);
+
+    load->machine = g_strdup(machine);
+    load->devices = devices;
+    load->loaded = g_ptr_array_new_with_free_func((GDestroyNotify)vmstate_free);
+    g_ptr_array_set_size(load->loaded, (int)devices->len);
+    return load;
+}
+
+LoadState *loadvm_new(GError **errp)
+{
     bool ignore_shared = migration_options.capabilities[MIGRATION_CAPABILITY_X_IGNORE_SHARED];
+    LoadState *load =
+        loadvm_new_devices(migration_host->machine_name(), migration_host->devices());
+    MigrationDevice ours = {g_strdup(vmstate_globalstate.name), 0, &vmstate_globalstate,
+                            &load->vm_was_running};
 
     load->vm_was_running = true;
     memcpy(load->capabilities, migration_options.capabilities, sizeof(load->capabilities));
-    load->machine = g_strdup(migration_host->machine_name());
-    load->devices = migration_host->devices();
-    MigrationDevice ours = {g_strdup(vmstate_globalstate.name), 0, &vmstate_globalstate,
-                            &load->vm_was_running};
     g_array_append_val(load->devices, ours);
-    load->loaded = g_ptr_array_new_with_free_func((GDestroyNotify)vmstate_free);
     g_ptr_array_set_size(load->loaded, (int)load->devices->len);
     load->ram = ram_state_new(ignore_shared, errp);
     if (!load->ram) {
@@ -68,6 +77,11 @@ bool loadvm_answer_wanted(const LoadState *load)
 
 /* --- configuration --- */
 
+static bool ignores_shared(const LoadState *load)
+{
+    return load->ram && load->ram->ignore_shared;
+}
+
 static void load_capabilities(LoadState *load, VmReader *r)
 {
     uint32_t count = (uint32_t)vm_read_uint(r, 4);
@@ -94,7 +108,7 @@ static void load_capabilities(LoadState *load, VmReader *r)
             vm_reader_fail(r, "capability '%s' is on at the source and off here", name);
         }
     }
-    if (load->ram->ignore_shared && !theirs[MIGRATION_CAPABILITY_X_IGNORE_SHARED]) {
+    if (ignores_shared(load) && !theirs[MIGRATION_CAPABILITY_X_IGNORE_SHARED]) {
         vm_reader_fail(r, "capability 'x-ignore-shared' is off at the source and on here");
     }
 }
@@ -119,7 +133,7 @@ static void load_configuration(LoadState *load, VmReader *r)
     }
     next = vm_reader_peek(r, 1);
     if (!next || next[0] != VM_SUBSECTION) {
-        if (load->ram->ignore_shared) {
+        if (ignores_shared(load)) {
             vm_reader_fail(r, "capability 'x-ignore-shared' is off at the source and on here");
         }
         return;
@@ -233,7 +247,7 @@ static void load_section(LoadState *load, VmReader *r, uint8_t type)
     r->section = load->section;
     if (type == VM_SECTION_FULL) {
         load_device(load, r, idstr, instance, version);
-    } else if (!strcmp(idstr, "ram") && instance == 0) {
+    } else if (load->ram && !strcmp(idstr, "ram") && instance == 0) {
         load->ram_id = type == VM_SECTION_START ? id : load->ram_id;
         load_ram(load, r, type, version);
     } else {
@@ -279,14 +293,15 @@ static void load_description(VmReader *r)
 static void check_complete(LoadState *load, VmReader *r)
 {
     r->section = NULL;
-    if (load->ram_state != RAM_DONE && load->ram->total) {
+    if (load->ram && load->ram_state != RAM_DONE && load->ram->total) {
         vm_reader_fail(r, "section 'ram' is missing or has no end");
     }
-    /* Who saved without "globalstate" ran. */
-    for (unsigned i = 0; i + 1 < load->devices->len; i++) {
-        if (!g_ptr_array_index(load->loaded, i)) {
-            vm_reader_fail(r, "section '%s' is missing",
-                           g_array_index(load->devices, MigrationDevice, i).idstr);
+    for (unsigned i = 0; i < load->devices->len; i++) {
+        const MigrationDevice *dev = &g_array_index(load->devices, MigrationDevice, i);
+
+        /* Who saved without "globalstate" ran. */
+        if (dev->vmsd != &vmstate_globalstate && !g_ptr_array_index(load->loaded, i)) {
+            vm_reader_fail(r, "section '%s' is missing", dev->idstr);
         }
     }
 }

@@ -28,15 +28,18 @@ static void write_capabilities(VmWriter *w)
     write_name(w, name);
 }
 
-void savevm_write_header(VmWriter *w, const bool *capabilities)
+static void write_configuration(VmWriter *w, const char *machine)
 {
-    const char *machine = migration_host->machine_name();
-
     vm_write_uint(w, VM_FILE_MAGIC, 4);
     vm_write_uint(w, VM_FILE_VERSION, 4);
     vm_write_uint(w, VM_CONFIGURATION, 1);
     vm_write_uint(w, strlen(machine), 4);
     vm_write(w, machine, strlen(machine));
+}
+
+void savevm_write_header(VmWriter *w, const bool *capabilities)
+{
+    write_configuration(w, migration_host->machine_name());
     if (capabilities[MIGRATION_CAPABILITY_X_IGNORE_SHARED]) {
         write_capabilities(w);
     }
@@ -72,20 +75,19 @@ void savevm_write_footer(VmWriter *w, uint32_t id)
 
 /* --- devices --- */
 
-static void write_device(VmWriter *w, uint32_t id, const char *idstr, uint32_t instance,
-                         const VMStateDescription *vmsd, void *opaque, json_object *list)
+static void write_device(VmWriter *w, uint32_t id, const MigrationDevice *dev, json_object *list)
 {
     json_object *entry = json_object_new_object();
 
-    json_put_string(entry, "name", idstr);
-    json_put_int(entry, "instance_id", instance);
-    write_head(w, VM_SECTION_FULL, id, idstr, instance, vmsd->version);
-    vmstate_save(w->out, vmsd, opaque, entry);
+    json_put_string(entry, "name", dev->idstr);
+    json_put_int(entry, "instance_id", dev->instance);
+    write_head(w, VM_SECTION_FULL, id, dev->idstr, dev->instance, dev->vmsd->version);
+    vmstate_save(w->out, dev->vmsd, dev->opaque, entry);
     savevm_write_footer(w, id);
     json_object_array_add(list, entry);
 }
 
-static json_object *describe_configuration(void)
+static json_object *describe_configuration(const char *machine)
 {
     json_object *configuration = json_object_new_object();
 
@@ -98,38 +100,51 @@ static json_object *describe_configuration(void)
     json_put_int(len, "size", 4);
     json_put_string(name, "name", "name");
     json_put_string(name, "type", "buffer");
-    json_put_int(name, "size", (int64_t)strlen(migration_host->machine_name()));
+    json_put_int(name, "size", (int64_t)strlen(machine));
     json_object_array_add(fields, len);
     json_object_array_add(fields, name);
     json_object_object_add(configuration, "fields", fields);
     return configuration;
 }
 
+/* Sections from @id on, the end mark, the description. */
+static void write_devices(VmWriter *w, uint32_t id, const char *machine, const GArray *devices)
+{
+    json_object *description = json_object_new_object();
+    json_object *list = json_object_new_array();
+
+    json_object_object_add(description, "configuration", describe_configuration(machine));
+    json_put_int(description, "page_size", MIGRATION_PAGE_SIZE);
+    json_object_object_add(description, "devices", list);
+    for (unsigned i = 0; i < devices->len; i++) {
+        write_device(w, id++, &g_array_index(devices, MigrationDevice, i), list);
+    }
+    vm_write_uint(w, VM_EOF, 1);
+
+    g_autofree char *text = json_to_string(description);
+    vm_write_uint(w, VM_DESCRIPTION, 1);
+    vm_write_uint(w, strlen(text), 4);
+    vm_write(w, text, strlen(text));
+    json_object_put(description);
+}
+
 void savevm_write_devices(GByteArray *out, bool vm_was_running)
 {
     VmWriter w = {out, NULL};
-    json_object *description = json_object_new_object();
-    json_object *list = json_object_new_array();
     g_autoptr(GArray) devices = migration_host->devices();
-    uint32_t id = SAVEVM_RAM_ID + 1;
+    MigrationDevice ours = {g_strdup(vmstate_globalstate.name), 0, &vmstate_globalstate,
+                            &vm_was_running};
 
-    json_object_object_add(description, "configuration", describe_configuration());
-    json_put_int(description, "page_size", MIGRATION_PAGE_SIZE);
-    json_object_object_add(description, "devices", list);
-    write_device(&w, id++, vmstate_globalstate.name, 0, &vmstate_globalstate, &vm_was_running,
-                 list);
-    for (unsigned i = 0; i < devices->len; i++) {
-        const MigrationDevice *dev = &g_array_index(devices, MigrationDevice, i);
+    g_array_prepend_val(devices, ours);
+    write_devices(&w, SAVEVM_RAM_ID + 1, migration_host->machine_name(), devices);
+}
 
-        write_device(&w, id++, dev->idstr, dev->instance, dev->vmsd, dev->opaque, list);
-    }
-    vm_write_uint(&w, VM_EOF, 1);
+void savevm_write_only_devices(GByteArray *out, const char *machine, const GArray *devices)
+{
+    VmWriter w = {out, NULL};
 
-    g_autofree char *text = json_to_string(description);
-    vm_write_uint(&w, VM_DESCRIPTION, 1);
-    vm_write_uint(&w, strlen(text), 4);
-    vm_write(&w, text, strlen(text));
-    json_object_put(description);
+    write_configuration(&w, machine);
+    write_devices(&w, SAVEVM_RAM_ID + 1, machine, devices);
 }
 
 /* --- whether the VM ran --- */

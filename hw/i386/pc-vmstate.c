@@ -10,8 +10,8 @@
 #include "hw/core/memory-backend.h"
 #include "hw/i386/q35.h"
 #include "hw/pci/pci-vmstate.h"
+#include "hw/virtio/device-vmstate.h"
 #include "hw/virtio/vhost.h"
-#include "hw/virtio/virtio-pci.h"
 #include "migration/host.h"
 
 #define PIRQS 4
@@ -191,42 +191,6 @@ static GArray *pc_ram(void)
     return list;
 }
 
-static void device_clear(void *data)
-{
-    g_free(((MigrationDevice *)data)->idstr);
-}
-
-/* How many of that name there are already. */
-static uint32_t instance_of(const GArray *list, const char *idstr)
-{
-    uint32_t instance = 0;
-
-    for (unsigned i = 0; i < list->len; i++) {
-        instance += !strcmp(g_array_index(list, MigrationDevice, i).idstr, idstr);
-    }
-    return instance;
-}
-
-static void add_devices(Object *obj, GArray *list)
-{
-    const VMStateDescription *vmsd = IS_DEVICE(obj) ? DEVICE_GET_CLASS(obj)->vmsd : NULL;
-
-    if (vmsd && DEVICE(obj)->realized) {
-        g_autofree char *path = device_path(DEVICE(obj));
-        MigrationDevice dev = {
-            .idstr = path ? g_strdup_printf("%s/%s", path, vmsd->name) : g_strdup(vmsd->name),
-            .vmsd = vmsd,
-            .opaque = obj,
-        };
-
-        dev.instance = instance_of(list, dev.idstr);
-        g_array_append_val(list, dev);
-    }
-    for (unsigned i = 0; obj->children && i < obj->children->len; i++) {
-        add_devices(g_ptr_array_index(obj->children, i), list);
-    }
-}
-
 static Object *host_object(void)
 {
     Object *machine = OBJECT(current_machine);
@@ -238,32 +202,13 @@ static Object *host_object(void)
 /* The board first: a device's interrupt goes by routes that are in place then. */
 static GArray *pc_devices(void)
 {
-    GArray *list = g_array_new(FALSE, TRUE, sizeof(MigrationDevice));
+    GArray *list = migration_devices_new();
 
-    g_array_set_clear_func(list, device_clear);
-    add_devices(host_object(), list);
-    add_devices(qom_container("/machine/unattached"), list);
-    add_devices(qom_container("/machine/peripheral"), list);
-    add_devices(qom_container("/machine/peripheral-anon"), list);
+    device_vmstate_add(host_object(), list);
+    device_vmstate_add(qom_container("/machine/unattached"), list);
+    device_vmstate_add(qom_container("/machine/peripheral"), list);
+    device_vmstate_add(qom_container("/machine/peripheral-anon"), list);
     return list;
-}
-
-/* The first device below @obj that has state and no table.  A virtio-pci function's state is in
- * its device's section. */
-static DeviceState *find_without_table(Object *obj)
-{
-    if (IS_DEVICE(obj) && DEVICE(obj)->realized && !DEVICE_GET_CLASS(obj)->vmsd &&
-        !IS_VIRTIO_PCI(obj)) {
-        return DEVICE(obj);
-    }
-    for (unsigned i = 0; obj->children && i < obj->children->len; i++) {
-        DeviceState *found = find_without_table(g_ptr_array_index(obj->children, i));
-
-        if (found) {
-            return found;
-        }
-    }
-    return NULL;
 }
 
 static gboolean pc_check(GError **errp)
@@ -277,7 +222,7 @@ static gboolean pc_check(GError **errp)
         return error_set(errp, "Machine '%s' cannot be migrated",
                          MACHINE_GET_CLASS(current_machine)->name);
     }
-    dev = find_without_table(OBJECT(current_machine));
+    dev = device_vmstate_find_missing(OBJECT(current_machine));
     return !dev || error_set(errp, "State blocked by non-migratable device '%s' (%s)",
                              device_name(dev), object_type_name(OBJECT(dev)));
 }

@@ -105,6 +105,17 @@ void vfio_user_host_set_server(PCIDevice *dev, VfioUserServer *server)
     __atomic_store_n(server_slot(dev->bus->host, dev), server, __ATOMIC_RELEASE);
 }
 
+void vfio_user_host_foreach_server(void (*fn)(VfioUserServer *server, void *opaque), void *opaque)
+{
+    VfioUserHost *host = VFIO_USER_HOST(object_child(OBJECT(current_machine), "pcihost"));
+
+    for (size_t i = 0; i < G_N_ELEMENTS(host->servers); i++) {
+        if (host->servers[i]) {
+            fn(host->servers[i], opaque);
+        }
+    }
+}
+
 static gboolean host_realize(DeviceState *dev, GError **errp)
 {
     VfioUserHost *host = VFIO_USER_HOST(dev);
@@ -137,6 +148,7 @@ static gboolean vfio_user_machine_start(MachineState *machine, GError **errp)
     Object *host = object_new(vfio_user_host_get_type());
 
     object_add_child(OBJECT(machine), "pcihost", host);
+    vfio_user_register_migration();
     return device_realize(DEVICE(host), NULL, errp);
 }
 

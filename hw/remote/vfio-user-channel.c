@@ -42,6 +42,7 @@ struct VfioUserChannel {
     GQueue kept;         /* VfioUserMessage: commands that came while a call waited */
     size_t kept_bytes;
     BottomHalf *later; /* runs what was kept, tells of the end */
+    bool held;         /* nothing is read, nothing that was kept is run */
     bool failed, told;
     char *why;     /* with @failed; NULL: end of stream */
     unsigned busy; /* callbacks running: freed when they have ended */
@@ -92,7 +93,7 @@ static void watch(VfioUserChannel *channel)
     bool off = channel->freed || channel->failed;
 
     event_loop_set_fd_handler(event_loop_main(), channel->fd,
-                              off || queued ? NULL : channel_readable,
+                              off || queued || channel->held ? NULL : channel_readable,
                               !off && queued ? channel_writable : NULL, channel);
 }
 
@@ -111,6 +112,19 @@ static void channel_end(VfioUserChannel *channel, const char *why)
 void vfio_user_channel_fail(VfioUserChannel *channel, const char *why)
 {
     channel_end(channel, why);
+}
+
+void vfio_user_channel_hold(VfioUserChannel *channel)
+{
+    channel->held = true;
+    watch(channel);
+}
+
+void vfio_user_channel_go_on(VfioUserChannel *channel)
+{
+    channel->held = false;
+    watch(channel);
+    bh_schedule(channel->later);
 }
 
 /* --- reading --- */
@@ -267,7 +281,7 @@ static void channel_readable(void *opaque)
     channel_enter(channel);
     /* Kept commands are older than what the socket holds: they go first, from the bottom half. */
     for (unsigned i = 0; i < MESSAGES_PER_WAKEUP && g_queue_is_empty(&channel->out) &&
-                         g_queue_is_empty(&channel->kept);
+                         g_queue_is_empty(&channel->kept) && !channel->held;
          i++) {
         if (read_message(channel) != READ_MESSAGE) {
             break;
@@ -283,7 +297,7 @@ static void run_later(void *opaque)
     VfioUserMessage *message;
 
     channel_enter(channel);
-    while (!channel->freed && (message = g_queue_pop_head(&channel->kept))) {
+    while (!channel->freed && !channel->held && (message = g_queue_pop_head(&channel->kept))) {
         channel->kept_bytes -= message->size;
         channel->ops->message(channel->opaque, message);
     }

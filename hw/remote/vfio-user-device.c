@@ -32,6 +32,7 @@ static int run_device_reset(VfioUserServer *server, VfioUserMessage *message, Vf
 {
     device_reset(DEVICE(server->pci));
     vfio_user_irqs_device_reset(server);
+    vfio_user_migration_reset(server);
     return 0;
 }
 
@@ -55,6 +56,8 @@ static const struct Command {
     [VFIO_USER_REGION_WRITE_MULTI] = {sizeof(VfioUserWriteMulti), vfio_user_region_write_multi},
     [VFIO_USER_DEVICE_RESET] = {0, run_device_reset},
     [VFIO_USER_DEVICE_FEATURE] = {sizeof(struct vfio_device_feature), vfio_user_feature},
+    [VFIO_USER_MIG_DATA_READ] = {sizeof(VfioUserMigData), vfio_user_migration_read},
+    [VFIO_USER_MIG_DATA_WRITE] = {sizeof(VfioUserMigData), vfio_user_migration_write},
 };
 
 int vfio_user_run_command(VfioUserServer *server, VfioUserMessage *message, VfioUserReply *reply)

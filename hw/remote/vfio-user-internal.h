@@ -7,7 +7,9 @@
 #include "hw/pci/pci.h"
 #include "protocol/vfio-user.h"
 #include "hw/remote/vfio-user.h"
+#include "migration/vmstate.h"
 #include "util/event-loop.h"
+#include "util/runstate.h"
 
 /* What we announce.  QEMU's client refuses to send more than 16 fds a message. */
 #define SERVER_MAX_FDS   16
@@ -54,6 +56,9 @@ void vfio_user_channel_send(VfioUserChannel *channel, const VfioUserHeader *head
                             const void *payload, size_t size, const int *fds, unsigned nfds);
 /* Ends the connection: closed() follows with this reason. */
 void vfio_user_channel_fail(VfioUserChannel *channel, const char *why);
+/* Nothing that the client sends is read, not even its end, until it goes on. */
+void vfio_user_channel_hold(VfioUserChannel *channel);
+void vfio_user_channel_go_on(VfioUserChannel *channel);
 /*
  * Sends @header and waits for the reply with its id.  Commands that arrive meanwhile are kept for
  * the loop.  NULL when there is none in @timeout_ms: the connection then ends.
@@ -83,6 +88,18 @@ typedef struct VfioUserIrqSet {
     unsigned count;
 } VfioUserIrqSet;
 
+/* Device state: vfio-user-migration.c. */
+typedef struct VfioUserMigration {
+    uint32_t state; /* enum vfio_device_mig_state */
+    bool halted;    /* the device stands still */
+    bool restored;  /* its state came with -incoming, and no client has taken it over */
+    GByteArray *out; /* saving: what the client has to read, from byte @out_done on */
+    size_t out_done;
+    GByteArray *in; /* resuming: what came and is no whole block yet */
+    GByteArray *final; /* resuming: the state that counts; NULL: it did not come yet */
+    bool headed, bad;  /* resuming: the stream's head was there; it cannot be used */
+} VfioUserMigration;
+
 struct VfioUserServer {
     Object parent_obj;
     /* properties */
@@ -91,7 +108,9 @@ struct VfioUserServer {
     /* state */
     PCIDevice *pci; /* NULL before complete(), and when the device is gone */
     int listen_fd;
-    bool bound;               /* we made socket_path */
+    bool bound;               /* we made socket_path: */
+    dev_t socket_dev;         /* this one; */
+    ino_t socket_ino;         /* a process that takes over makes another of the same name */
     Timer accept_timer;       /* tries again after running out of descriptors */
     VfioUserChannel *client;  /* commands of the client, or NULL */
     VfioUserChannel *reverse; /* twin socket: our commands; NULL: the same channel */
@@ -105,8 +124,12 @@ struct VfioUserServer {
     pthread_mutex_t irq_lock; /* irqs are raised by any thread that runs a queue */
     VfioUserIrqSet irqs[VFIO_PCI_NUM_IRQS];
     bool intx_level;
+    bool irqs_held; /* those of the device wait */
     EventNotifier dead_notifier; /* a region died */
     bool logging;                /* dirty pages are logged */
+    VfioUserMigration migration;
+    bool saved; /* the machine's state was saved: it may run elsewhere, so nothing is answered */
+    VmStateNotifier *vm_notifier;
 };
 
 /* vfio-user-version.c: answers the first message.  NULL, or why the connection cannot go on. */
@@ -146,6 +169,10 @@ void vfio_user_intx_level(VfioUserServer *server, bool level);
 bool vfio_user_irq_request_release(VfioUserServer *server);
 /* 8 pending bits of MSI-X vectors from @first. */
 uint8_t vfio_user_irq_pending_byte(VfioUserServer *server, unsigned first);
+void vfio_user_irq_set_pending_byte(VfioUserServer *server, unsigned first, uint8_t bits);
+/* What the device raises stays pending, and leaves when they go on. */
+void vfio_user_irqs_hold(VfioUserServer *server);
+void vfio_user_irqs_go_on(VfioUserServer *server);
 
 /* vfio-user-dma.c */
 void vfio_user_dma_init(VfioUserServer *server);
@@ -164,10 +191,44 @@ static inline VfioUserDma *vfio_user_dma_at(VfioUserServer *server, guint i)
 /* vfio-user-dma-message.c: memory that is not mapped here. */
 extern const DmaSpaceOps vfio_user_dma_ops; /* opaque: the server */
 
-/* vfio-user-log.c: dirty pages. */
+/* vfio-user-feature.c */
 int vfio_user_feature(VfioUserServer *server, VfioUserMessage *message, VfioUserReply *reply);
+/* The data behind the head of a feature request: its size, and where. */
+static inline size_t vfio_user_feature_data(VfioUserMessage *message, uint8_t **data)
+{
+    *data = message->payload + sizeof(struct vfio_device_feature);
+    return message->size - sizeof(struct vfio_device_feature);
+}
+
+/* vfio-user-log.c: dirty pages. */
+int vfio_user_log_run_start(VfioUserServer *server, VfioUserMessage *message, VfioUserReply *reply);
+int vfio_user_log_run_stop(VfioUserServer *server, VfioUserMessage *message, VfioUserReply *reply);
+int vfio_user_log_run_report(VfioUserServer *server, VfioUserMessage *message,
+                             VfioUserReply *reply);
 void vfio_user_log_resize(VfioUserServer *server); /* the device is drained */
 void vfio_user_log_stop(VfioUserServer *server);
+
+/* vfio-user-migration.c: device state. */
+void vfio_user_migration_init(VfioUserServer *server);
+/* As after a reset: the device runs, no data is being transferred. */
+void vfio_user_migration_reset(VfioUserServer *server);
+/* The device's state came from elsewhere (or was none that can run: @failed); it stands still
+ * until the client says RUNNING. */
+void vfio_user_migration_restored(VfioUserServer *server, bool failed);
+bool vfio_user_migration_available(VfioUserServer *server);
+int vfio_user_migration_run_flags(VfioUserServer *server, VfioUserMessage *message,
+                                  VfioUserReply *reply);
+int vfio_user_migration_run_state(VfioUserServer *server, VfioUserMessage *message,
+                                  VfioUserReply *reply);
+int vfio_user_migration_read(VfioUserServer *server, VfioUserMessage *message,
+                             VfioUserReply *reply);
+int vfio_user_migration_write(VfioUserServer *server, VfioUserMessage *message,
+                              VfioUserReply *reply);
+const char *vfio_user_migration_state_name(uint32_t state);
+
+/* vfio-user-vmstate.c: a server's state, and the whole machine's migration. */
+extern const VMStateDescription vfio_user_vmstate_irqs; /* of a server: what is pending */
+void vfio_user_register_migration(void);
 
 /*
  * vfio-user-sigbus.c: memory whose file may shrink.  On SIGBUS within a guarded range, zero pages
@@ -185,10 +246,16 @@ extern const VfioUserChannelOps vfio_user_reverse_ops;
 gboolean vfio_user_server_unplug(VfioUserServer *server);
 /* The device has been unrealized. */
 void vfio_user_server_device_gone(VfioUserServer *server);
+/* The machine's state was saved; or that came to nothing. */
+void vfio_user_server_saved(VfioUserServer *server);
+void vfio_user_server_go_on(VfioUserServer *server);
+/* The state has arrived that -incoming waits for: clients may come. */
+void vfio_user_server_arrived(VfioUserServer *server);
 
 /* machine-vfio-user.c: which server a device of this machine has. */
 bool vfio_user_host_owns(PCIDevice *dev);
 VfioUserServer *vfio_user_host_server(PCIDevice *dev);
 void vfio_user_host_set_server(PCIDevice *dev, VfioUserServer *server); /* device drained */
+void vfio_user_host_foreach_server(void (*fn)(VfioUserServer *server, void *opaque), void *opaque);
 
 #endif

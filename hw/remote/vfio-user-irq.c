@@ -12,6 +12,9 @@
  * with KVM has the guest's end-of-interrupt written to it, and one that unmasks by message needs
  * no word of it.
  *
+ * While the device stands still (vfio-user-migration.c) what it raises is held back: it is pending
+ * as if it were masked.
+ *
  * Queues in other threads raise interrupts while the main thread changes them: irq_lock.
  */
 #include <errno.h>
@@ -53,7 +56,9 @@ static void irq_mask(VfioUserServer *server, unsigned index, VfioUserIrq *irq)
 
 static void irq_fire(VfioUserServer *server, unsigned index, VfioUserIrq *irq)
 {
-    if (irq->masked || irq->trigger_fd < 0) {
+    bool held = server->irqs_held && index != VFIO_PCI_REQ_IRQ_INDEX;
+
+    if (irq->masked || irq->trigger_fd < 0 || held) {
         irq->pending = true;
         return;
     }
@@ -117,6 +122,36 @@ uint8_t vfio_user_irq_pending_byte(VfioUserServer *server, unsigned first)
     }
     pthread_mutex_unlock(&server->irq_lock);
     return bits;
+}
+
+void vfio_user_irq_set_pending_byte(VfioUserServer *server, unsigned first, uint8_t bits)
+{
+    VfioUserIrqSet *set = &server->irqs[MSIX];
+
+    pthread_mutex_lock(&server->irq_lock);
+    for (unsigned i = 0; i < 8 && first + i < set->count; i++) {
+        set->irqs[first + i].pending = bits >> i & 1;
+    }
+    pthread_mutex_unlock(&server->irq_lock);
+}
+
+void vfio_user_irqs_hold(VfioUserServer *server)
+{
+    pthread_mutex_lock(&server->irq_lock);
+    server->irqs_held = true;
+    pthread_mutex_unlock(&server->irq_lock);
+}
+
+void vfio_user_irqs_go_on(VfioUserServer *server)
+{
+    pthread_mutex_lock(&server->irq_lock);
+    server->irqs_held = false;
+    for (unsigned index = INTX; index <= MSIX; index++) {
+        for (unsigned i = 0; i < server->irqs[index].count; i++) {
+            irq_fire_pending(server, index, &server->irqs[index].irqs[i]);
+        }
+    }
+    pthread_mutex_unlock(&server->irq_lock);
 }
 
 bool vfio_user_irq_request_release(VfioUserServer *server)

@@ -1,5 +1,5 @@
 /*
- * Dirty pages: VFIO_USER_DEVICE_FEATURE with the DMA_LOGGING features.
+ * Dirty pages: the DMA_LOGGING features.
  *
  * While logging is on, the device's DmaSpace keeps one byte a 4 KiB page, which whoever writes to
  * guest memory sets; a report takes and clears them.  All writes are logged, whatever ranges the
@@ -108,7 +108,7 @@ static bool page_take(VfioUserServer *server, uint64_t page, bool whole)
 
 /* --- commands --- */
 
-static int run_start(VfioUserServer *server, VfioUserMessage *message, VfioUserReply *reply)
+int vfio_user_log_run_start(VfioUserServer *server, VfioUserMessage *message, VfioUserReply *reply)
 {
     LogControl control;
     size_t have = message->size - sizeof(FeatureHead);
@@ -127,7 +127,7 @@ static int run_start(VfioUserServer *server, VfioUserMessage *message, VfioUserR
     return 0;
 }
 
-static int run_stop(VfioUserServer *server, VfioUserMessage *message, VfioUserReply *reply)
+int vfio_user_log_run_stop(VfioUserServer *server, VfioUserMessage *message, VfioUserReply *reply)
 {
     vfio_user_log_stop(server);
     g_byte_array_append(reply->data, message->payload, (guint)message->size);
@@ -172,7 +172,7 @@ static bool report_is_sound(const struct vfio_device_feature_dma_logging_report 
            (report->length - 1) >> PAGE_SHIFT < LOG_MAX_PAGES;
 }
 
-static int run_report(VfioUserServer *server, VfioUserMessage *message, VfioUserReply *reply)
+int vfio_user_log_run_report(VfioUserServer *server, VfioUserMessage *message, VfioUserReply *reply)
 {
     struct vfio_device_feature_dma_logging_report report = {0};
     FeatureHead head;
@@ -201,47 +201,4 @@ static int run_report(VfioUserServer *server, VfioUserMessage *message, VfioUser
     report_fill(server, bitmap, &report);
     g_byte_array_append(reply->data, (guint8 *)bitmap, (guint)(words * sizeof(uint64_t)));
     return 0;
-}
-
-/* Features, the methods of each, and what does it. */
-static const struct FeatureInfo {
-    uint32_t feature;
-    uint32_t methods;
-    int (*run)(VfioUserServer *server, VfioUserMessage *message, VfioUserReply *reply);
-} features[] = {
-    {VFIO_DEVICE_FEATURE_DMA_LOGGING_START, VFIO_DEVICE_FEATURE_SET, run_start},
-    {VFIO_DEVICE_FEATURE_DMA_LOGGING_STOP, VFIO_DEVICE_FEATURE_SET, run_stop},
-    {VFIO_DEVICE_FEATURE_DMA_LOGGING_REPORT, VFIO_DEVICE_FEATURE_GET, run_report},
-};
-
-static const struct FeatureInfo *find_feature(uint32_t flags)
-{
-    for (size_t i = 0; i < G_N_ELEMENTS(features); i++) {
-        if ((flags & VFIO_DEVICE_FEATURE_MASK) == features[i].feature) {
-            return &features[i];
-        }
-    }
-    return NULL;
-}
-
-int vfio_user_feature(VfioUserServer *server, VfioUserMessage *message, VfioUserReply *reply)
-{
-    const uint32_t methods = VFIO_DEVICE_FEATURE_GET | VFIO_DEVICE_FEATURE_SET;
-    const struct FeatureInfo *info;
-    FeatureHead request;
-
-    memcpy(&request, message->payload, sizeof(request));
-    info = find_feature(request.flags);
-    if (!info) {
-        return ENOTTY; /* as the kernel answers */
-    }
-    if (request.argsz < sizeof(request) || request.flags & methods & ~info->methods ||
-        request.flags & ~(VFIO_DEVICE_FEATURE_MASK | methods | VFIO_DEVICE_FEATURE_PROBE)) {
-        return EINVAL;
-    }
-    if (request.flags & VFIO_DEVICE_FEATURE_PROBE) {
-        g_byte_array_append(reply->data, message->payload, (guint)message->size);
-        return 0;
-    }
-    return request.flags & methods ? info->run(server, message, reply) : EINVAL;
 }

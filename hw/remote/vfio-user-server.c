@@ -12,6 +12,13 @@
  *     -version  the first message               -region   BARs and configuration space
  *     -dma, -dma-message  the client's memory   -irq      interrupts
  *     -log      dirty pages                     -sigbus   memory that its owner truncates
+ *     -feature  the table of device features    -migration  device state, in and out
+ *     -vmstate  the whole machine's migration: a new process takes over
+ *
+ * Once the machine's state has been saved, it may run on in another process that listens at the
+ * same path.  What a client asks for is then neither read nor answered, until this process ends
+ * (the client finds the other one) or its VM runs again.  The other one takes no client before the
+ * state is there.
  *
  * machine-vfio-user.c is the machine that a served device sits in.  Everything is in the main
  * thread, except raising interrupts.
@@ -25,6 +32,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "migration/migration.h"
 #include "util/json.h"
 #include "util/keyval.h"
 #include "util/log.h"
@@ -33,6 +41,7 @@
 
 #define ACCEPT_RETRY_NS 1000000000ll
 #define BACKLOG         8
+#define VM_PRIORITY     2 /* clients are answered when devices and back ends run */
 
 typedef VfioUserServer XVfioUserServer;
 typedef VfioUserServerClass XVfioUserServerClass;
@@ -51,6 +60,7 @@ static void accept_client(void *opaque);
 
 static void set_listening(VfioUserServer *server, bool on)
 {
+    on = on && !server->saved;
     if (server->listen_fd >= 0) {
         event_loop_set_fd_handler(event_loop_main(), server->listen_fd, on ? accept_client : NULL,
                                   NULL, server);
@@ -84,15 +94,20 @@ static void report_end(VfioUserServer *server, const char *why)
 /* Forgets the client; the device is as after a machine's reset. */
 static void client_gone(VfioUserServer *server, const char *why)
 {
+    bool was_there = server->negotiated;
+
     if (!server->client) {
         return;
     }
     report_end(server, why);
     close_connection(server);
-    device_reset(DEVICE(server->pci));
-    vfio_user_irqs_device_reset(server);
-    vfio_user_dma_release(server);
-    vfio_user_log_stop(server);
+    if (was_there) { /* else it has changed nothing: a restored device waits for the next */
+        device_reset(DEVICE(server->pci));
+        vfio_user_irqs_device_reset(server);
+        vfio_user_dma_release(server);
+        vfio_user_log_stop(server);
+        vfio_user_migration_reset(server);
+    }
     if (server->unplug_requested) {
         bh_schedule(server->unplug_bh);
     } else {
@@ -195,8 +210,13 @@ static void accept_again(void *opaque)
 static void accept_client(void *opaque)
 {
     VfioUserServer *server = opaque;
-    int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    int fd;
 
+    if (migration_is_incoming()) {
+        set_listening(server, false); /* until vfio_user_server_arrived() */
+        return;
+    }
+    fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC);
     if (fd >= 0) {
         /* One client a device: others wait in the backlog until this one has gone. */
         set_listening(server, false);
@@ -209,7 +229,63 @@ static void accept_client(void *opaque)
     }
 }
 
+/* --- another process takes over --- */
+
+void vfio_user_server_saved(VfioUserServer *server)
+{
+    server->saved = true;
+    if (server->client) {
+        vfio_user_channel_hold(server->client);
+    }
+    set_listening(server, false);
+}
+
+void vfio_user_server_go_on(VfioUserServer *server)
+{
+    if (!server->saved) {
+        return;
+    }
+    server->saved = false;
+    if (server->client) {
+        vfio_user_channel_go_on(server->client);
+    } else {
+        set_listening(server, true);
+    }
+}
+
+void vfio_user_server_arrived(VfioUserServer *server)
+{
+    set_listening(server, !server->client);
+}
+
+static void vm_state_changed(void *opaque, bool running)
+{
+    if (running) {
+        vfio_user_server_go_on(opaque);
+    }
+}
+
 /* --- the socket --- */
+
+/* Whether the socket at our path is still the one that we made. */
+static bool owns_path(VfioUserServer *server)
+{
+    struct stat st;
+
+    return server->bound && lstat(server->socket_path, &st) == 0 &&
+           st.st_dev == server->socket_dev && st.st_ino == server->socket_ino;
+}
+
+static void note_path(VfioUserServer *server)
+{
+    struct stat st;
+
+    if (lstat(server->socket_path, &st) == 0) {
+        server->bound = true;
+        server->socket_dev = st.st_dev;
+        server->socket_ino = st.st_ino;
+    }
+}
 
 static gboolean open_path(VfioUserServer *server, GError **errp)
 {
@@ -227,7 +303,7 @@ static gboolean open_path(VfioUserServer *server, GError **errp)
     }
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0) {
-        server->bound = true;
+        note_path(server);
         server->listen_fd = fd;
         if (listen(fd, BACKLOG) == 0) {
             return TRUE;
@@ -294,10 +370,10 @@ static void close_socket(VfioUserServer *server)
         close(server->listen_fd);
         server->listen_fd = -1;
     }
-    if (server->bound) {
+    if (owns_path(server)) {
         unlink(server->socket_path);
-        server->bound = false;
     }
+    server->bound = false;
 }
 
 /* --- the device --- */
@@ -325,8 +401,10 @@ static void server_detach(VfioUserServer *server)
         return;
     }
     vfio_user_host_set_server(server->pci, NULL);
+    vfio_user_migration_reset(server);
     vfio_user_dma_cleanup(server);
     vfio_user_irqs_cleanup(server);
+    g_clear_pointer(&server->vm_notifier, vm_state_remove_notifier);
     g_clear_pointer(&server->unplug_bh, bh_delete);
     if (server->rom_fd >= 0) {
         close(server->rom_fd);
@@ -371,8 +449,10 @@ static gboolean attach_device(VfioUserServer *server, GError **errp)
     }
     server->pci = g_object_ref(PCI_DEVICE(dev));
     server->unplug_bh = bh_new(event_loop_main(), unplug_now, server);
+    server->vm_notifier = vm_state_add_notifier(VM_PRIORITY, vm_state_changed, server);
     vfio_user_irqs_init(server);
     vfio_user_dma_init(server);
+    vfio_user_migration_init(server);
     device_drain_begin(dev);
     vfio_user_host_set_server(server->pci, server);
     device_drain_end(dev);
@@ -485,9 +565,18 @@ static json_object *connected_get(Object *obj, const Property *prop)
     return json_object_new_boolean(VFIO_USER_SERVER(obj)->negotiated);
 }
 
+static json_object *state_get(Object *obj, const Property *prop)
+{
+    const VfioUserServer *server = VFIO_USER_SERVER(obj);
+
+    return json_object_new_string(vfio_user_migration_state_name(server->migration.state));
+}
+
 static const PropertyInfo prop_info_socket = {
     .type = "SocketAddress", .set = socket_set, .get = socket_get, .release = socket_release};
 static const PropertyInfo prop_info_connected = {.type = "bool", .get = connected_get};
+
+static const PropertyInfo prop_info_state = {.type = "string", .get = state_get};
 
 static const Property server_props[] = {
     PROP_STRING("device", VfioUserServer, device_id, "Device to serve, by id"),
@@ -499,6 +588,10 @@ static const Property server_props[] = {
      .info = &prop_info_connected,
      .flags = PROP_F_READONLY,
      .description = "A client is connected and has negotiated"},
+    {.name = "device-state",
+     .info = &prop_info_state,
+     .flags = PROP_F_READONLY,
+     .description = "Migration state that the client set: running, stop, stop-copy, …"},
     PROP_END,
 };
 

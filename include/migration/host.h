@@ -51,4 +51,10 @@ typedef struct MigrationHost {
 
 void migration_set_host(const MigrationHost *host);
 
+/* An empty array of MigrationDevice, which frees their names. */
+GArray *migration_devices_new(void);
+/* Adds a device.  Takes @idstr; its instance is how many of that name there are already. */
+void migration_devices_add(GArray *devices, char *idstr, const VMStateDescription *vmsd,
+                           void *opaque);
+
 #endif

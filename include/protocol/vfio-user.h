@@ -10,6 +10,13 @@
 #include <linux/vfio.h>
 #include <stdint.h>
 
+/* Newer than Linux 6.1's header, where these states are enumerators. */
+#ifndef VFIO_MIGRATION_PRE_COPY
+#define VFIO_MIGRATION_PRE_COPY        (1 << 2)
+#define VFIO_DEVICE_STATE_PRE_COPY     6
+#define VFIO_DEVICE_STATE_PRE_COPY_P2P 7
+#endif
+
 #define VFIO_USER_MAJOR 0
 #define VFIO_USER_MINOR 0
 
@@ -110,5 +117,11 @@ typedef struct VfioUserWriteMulti {
     uint64_t count;
     VfioUserWrite writes[];
 } VfioUserWriteMulti;
+
+/* VFIO_USER_MIG_DATA_READ (a request without data) and VFIO_USER_MIG_DATA_WRITE. */
+typedef struct VfioUserMigData {
+    uint32_t argsz, size; /* @size: bytes of data, in a request to read those wanted */
+    uint8_t data[];
+} VfioUserMigData;
 
 #endif

@@ -1,0 +1,17 @@
+/*
+ * Which devices of a machine have a section in a migration stream, and which should and have none.
+ * Shared by the machines.  Main thread.
+ */
+#ifndef HW_VIRTIO_DEVICE_VMSTATE_H
+#define HW_VIRTIO_DEVICE_VMSTATE_H
+
+#include "hw/core/device.h"
+#include "migration/host.h"
+
+/* Adds the realized devices with a migration table, @root and below, to @devices
+ * (migration_devices_new()): "0000:00:04.0/virtio-net". */
+void device_vmstate_add(Object *root, GArray *devices);
+/* The first device, @root and below, that has state and no table; NULL: none. */
+DeviceState *device_vmstate_find_missing(Object *root);
+
+#endif
