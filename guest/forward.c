@@ -47,7 +47,7 @@
 
 typedef struct ForwardOptions {
     char *vfio_user, *emulator, *device;
-    int tap_fd, peer_fd, ring, rx_buffer, kick_packets, kick_us, coal_packets, coal_us;
+    int tap_fd, peer_fd, reconnect_ms, ring, rx_buffer, kick_packets, kick_us, coal_packets, coal_us;
     gboolean no_gso, no_event_idx, no_mergeable, eager;
 } ForwardOptions;
 
@@ -246,9 +246,11 @@ static bool start(Forward *forward, GError **errp)
         return false;
     }
     if (forward->options.vfio_user) {
+        const VfioUserPciOptions options = {.reconnect_ms =
+                                                (unsigned)forward->options.reconnect_ms};
         forward->ram = guest_ram_new(RAM_SIZE, errp);
         forward->vfio_user = forward->ram ? vfio_user_pci_connect(forward->options.vfio_user,
-                                                                  forward->ram, NULL, errp)
+                                                                  forward->ram, &options, errp)
                                           : NULL;
         if (!forward->vfio_user) {
             return false;
@@ -269,12 +271,13 @@ static void print_stats(Forward *forward)
            ", \"tx_bytes\": %" PRIu64 ", \"rx_notifications\": %" PRIu64
            ", \"tx_notifications\": %" PRIu64 ", \"rx_interrupts\": %" PRIu64
            ", \"rx_bad\": %" PRIu64 ", \"ring_full\": %" PRIu64 ", \"receive_drops\": %" PRIu64
-           ", \"emulator_pid\": %d, \"features\": \"0x%" PRIx64 "\"}\n",
+           ", \"emulator_pid\": %d, \"reconnects\": %u, \"features\": \"0x%" PRIx64 "\"}\n",
            stats.rx_packets, stats.tx_packets, stats.rx_bytes, stats.tx_bytes,
            stats.rx_notifications, stats.tx_notifications, stats.rx_interrupts, stats.rx_bad,
            __atomic_load_n(&forward->ring_full, __ATOMIC_RELAXED),
            __atomic_load_n(&forward->receive_drops, __ATOMIC_RELAXED),
            forward->emulator ? (int)forward->emulator->pid : 0,
+           forward->vfio_user ? vfio_user_pci_reconnects(forward->vfio_user) : 0,
            net_driver_virtio(forward->driver)->features);
     fflush(stdout);
 }
@@ -327,6 +330,8 @@ int forward_main(int argc, char **argv)
     const GOptionEntry entries[] = {
         {"tap-fd", 0, 0, G_OPTION_ARG_INT, &o->tap_fd, "the guest's tap, with vnet header", "FD"},
         {"vfio-user", 0, 0, G_OPTION_ARG_STRING, &o->vfio_user, "socket of the server", "PATH"},
+        {"reconnect-ms", 0, 0, G_OPTION_ARG_INT, &o->reconnect_ms,
+         "look so long for the server that replaces it (0: not)", "MS"},
         {"emulator", 'e', 0, G_OPTION_ARG_STRING, &o->emulator, "start this one", "COMMAND"},
         {"device", 'd', 0, G_OPTION_ARG_STRING, &o->device, "more properties", "PROP=VALUE,..."},
         {"peer-fd", 0, 0, G_OPTION_ARG_INT, &o->peer_fd, "the emulator's tap", "FD"},
@@ -353,7 +358,7 @@ int forward_main(int argc, char **argv)
     }
     if (o->tap_fd < 0 || !o->vfio_user == !o->emulator || (o->emulator && o->peer_fd < 0) ||
         o->kick_packets < 1 || o->ring < 0 || o->ring > 1024 || o->rx_buffer < 0 ||
-        o->kick_us < 0) {
+        o->kick_us < 0 || o->reconnect_ms < 0) {
         fprintf(stderr, "swnic-guest forward: --tap-fd and either --vfio-user or --emulator with "
                         "--peer-fd are needed\n");
         return 1;

@@ -6,6 +6,7 @@
  */
 #include "guest/vfio-user-client.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <gio/gio.h>
 #include <poll.h>
 #include <pthread.h>
@@ -402,7 +403,7 @@ static bool receive_reply(VfioUserClient *client, int id, VfioUserAnswer *answer
 bool vfio_user_client_serve(VfioUserClient *client, unsigned ms, GError **errp)
 {
     int64_t deadline_ms = now_ms() + ms;
-    bool ok = !client->broken;
+    bool ok = !vfio_user_client_is_broken(client);
     pthread_mutex_lock(&client->lock);
     while (ok) {
         int fd = wait_readable(client, deadline_ms);
@@ -556,6 +557,34 @@ bool vfio_user_client_negotiate(VfioUserClient *client, const char *capabilities
     }
     ok = ok && take_capabilities(client, &answer, errp);
     vfio_user_answer_clear(&answer);
+    return ok;
+}
+
+/* --- another connection --- */
+
+bool vfio_user_client_take_over(VfioUserClient *client, VfioUserClient *other, GError **errp)
+{
+    pthread_mutex_lock(&client->lock);
+    bool ok = dup3(other->fd, client->fd, O_CLOEXEC) >= 0 &&
+              (client->twin_fd < 0 || other->twin_fd < 0 ||
+               dup3(other->twin_fd, client->twin_fd, O_CLOEXEC) >= 0);
+    if (!ok) {
+        set_broken(client, errp, g_strerror(errno));
+    } else if (client->twin_fd < 0 || other->twin_fd < 0) {
+        int twin_fd = client->twin_fd;
+        client->twin_fd = other->twin_fd;
+        other->twin_fd = twin_fd;
+    }
+    if (ok) {
+        json_object *capabilities = client->capabilities;
+        client->capabilities = other->capabilities;
+        other->capabilities = capabilities;
+        client->max_transfer = other->max_transfer;
+        client->next_id = other->next_id;
+        __atomic_store_n(&client->broken, other->broken, __ATOMIC_RELAXED);
+    }
+    pthread_mutex_unlock(&client->lock);
+    vfio_user_client_free(other);
     return ok;
 }
 

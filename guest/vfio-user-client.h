@@ -39,6 +39,12 @@ VfioUserClient *vfio_user_client_new(int fd);
 VfioUserClient *vfio_user_client_connect(const char *path, GError **errp);
 /* Closes the sockets; NULL is fine. */
 void vfio_user_client_free(VfioUserClient *client);
+/*
+ * @client goes on over the connection of @other, which is negotiated and freed; its own is closed.
+ * The numbers of its sockets stay, so that threads may poll() them meanwhile; requests that are
+ * made meanwhile belong to either.
+ */
+bool vfio_user_client_take_over(VfioUserClient *client, VfioUserClient *other, GError **errp);
 /* How long one reply may take, milliseconds; 10,000 at first. */
 void vfio_user_client_set_timeout(VfioUserClient *client, unsigned ms);
 int vfio_user_client_fd(const VfioUserClient *client);

@@ -4,6 +4,7 @@
  * Replies come from another process: sizes and counts in them are checked before use.
  */
 #include "guest/vfio-user-device.h"
+#include <errno.h>
 #include <gio/gio.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,7 +20,9 @@ static bool ask(VfioUserClient *client, uint16_t command, const void *payload, s
         return false;
     }
     if (answer->error) {
-        g_set_error(errp, G_IO_ERROR, g_io_error_from_errno(answer->error),
+        bool unknown = answer->error == ENOTTY || answer->error == EOPNOTSUPP;
+        g_set_error(errp, G_IO_ERROR,
+                    unknown ? G_IO_ERROR_NOT_SUPPORTED : g_io_error_from_errno(answer->error),
                     "vfio-user command %u: %s", command, g_strerror(answer->error));
     } else if (answer->size < min) {
         g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_DATA,
@@ -305,4 +308,84 @@ uint64_t *vfio_user_client_log_report(VfioUserClient *client, uint64_t addr, uin
     uint64_t *bitmap = g_memdup2(answer.data + head, bytes);
     vfio_user_answer_clear(&answer);
     return bitmap;
+}
+
+/* --- device state --- */
+
+/* A feature's head, and the data of the two that are got here. */
+typedef struct StateFeature {
+    struct vfio_device_feature head;
+    struct vfio_device_feature_mig_state data;
+} StateFeature;
+
+typedef struct FlagsFeature {
+    struct vfio_device_feature head;
+    struct vfio_device_feature_migration data;
+} FlagsFeature;
+
+bool vfio_user_client_migration_flags(VfioUserClient *client, uint64_t *flags, GError **errp)
+{
+    FlagsFeature feature = {.head = {
+                                .argsz = sizeof(feature),
+                                .flags = VFIO_DEVICE_FEATURE_MIGRATION | VFIO_DEVICE_FEATURE_GET,
+                            }};
+    bool ok = exchange(client, VFIO_USER_DEVICE_FEATURE, &feature, sizeof(feature.head), &feature,
+                       sizeof(feature), errp);
+    *flags = feature.data.flags;
+    return ok;
+}
+
+bool vfio_user_client_get_state(VfioUserClient *client, uint32_t *state, GError **errp)
+{
+    StateFeature feature = {
+        .head = {.argsz = sizeof(feature),
+                 .flags = VFIO_DEVICE_FEATURE_MIG_DEVICE_STATE | VFIO_DEVICE_FEATURE_GET}};
+    bool ok = exchange(client, VFIO_USER_DEVICE_FEATURE, &feature, sizeof(feature.head), &feature,
+                       sizeof(feature), errp);
+    *state = feature.data.device_state;
+    return ok;
+}
+
+bool vfio_user_client_set_state(VfioUserClient *client, uint32_t state, GError **errp)
+{
+    const struct vfio_device_feature_mig_state data = {.device_state = state, .data_fd = -1};
+    return set_feature(client, VFIO_DEVICE_FEATURE_MIG_DEVICE_STATE, &data, sizeof(data), errp);
+}
+
+bool vfio_user_client_save(VfioUserClient *client, uint32_t chunk, GByteArray *data, GError **errp)
+{
+    const VfioUserMigData request = {.argsz = (uint32_t)sizeof(request) + chunk, .size = chunk};
+    VfioUserMigData head;
+    do {
+        VfioUserAnswer answer;
+        if (!ask(client, VFIO_USER_MIG_DATA_READ, &request, sizeof(request), NULL, 0, sizeof(head),
+                 &answer, errp)) {
+            return false;
+        }
+        memcpy(&head, answer.data, sizeof(head));
+        if (head.size > chunk || head.size != answer.size - sizeof(head)) {
+            g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_DATA,
+                        "vfio-user: %zu bytes of device state came as %u", answer.size, head.size);
+            vfio_user_answer_clear(&answer);
+            return false;
+        }
+        g_byte_array_append(data, answer.data + sizeof(head), head.size);
+        vfio_user_answer_clear(&answer);
+    } while (head.size == chunk);
+    return true;
+}
+
+bool vfio_user_client_load(VfioUserClient *client, uint32_t chunk, const uint8_t *data, size_t size,
+                           GError **errp)
+{
+    g_autofree VfioUserMigData *request = g_malloc(sizeof(*request) + chunk);
+    for (size_t done = 0; done < size; done += request->size) {
+        request->size = (uint32_t)MIN(size - done, chunk);
+        request->argsz = (uint32_t)sizeof(*request) + request->size;
+        memcpy(request->data, data + done, request->size);
+        if (!tell(client, VFIO_USER_MIG_DATA_WRITE, request, request->argsz, NULL, 0, errp)) {
+            return false;
+        }
+    }
+    return true;
 }

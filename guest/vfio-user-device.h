@@ -66,4 +66,15 @@ bool vfio_user_client_log_stop(VfioUserClient *client, GError **errp);
 uint64_t *vfio_user_client_log_report(VfioUserClient *client, uint64_t addr, uint64_t size,
                                       uint64_t page_size, GError **errp);
 
+/* Device state.  Flags are VFIO_MIGRATION_*, states VFIO_DEVICE_STATE_*.  False with
+ * G_IO_ERROR_NOT_SUPPORTED: the server has none of it. */
+bool vfio_user_client_migration_flags(VfioUserClient *client, uint64_t *flags, GError **errp);
+bool vfio_user_client_get_state(VfioUserClient *client, uint32_t *state, GError **errp);
+bool vfio_user_client_set_state(VfioUserClient *client, uint32_t state, GError **errp);
+/* Appends what there is to read (PRE_COPY, STOP_COPY), @chunk bytes a message. */
+bool vfio_user_client_save(VfioUserClient *client, uint32_t chunk, GByteArray *data, GError **errp);
+/* Writes all of @data (RESUMING). */
+bool vfio_user_client_load(VfioUserClient *client, uint32_t chunk, const uint8_t *data, size_t size,
+                           GError **errp);
+
 #endif

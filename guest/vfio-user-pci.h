@@ -4,6 +4,9 @@
  *
  * Registers are messages; notifications are eventfds where the server gives them, else posted
  * messages; interrupts are eventfds, so that a driver sleeps in poll() until one comes.
+ *
+ * A server can be replaced under a driver (reconnect_ms; docs/vfio-user.md, "Replacing a server"):
+ * accesses then wait until the next one is there.
  */
 #ifndef GUEST_VFIO_USER_PCI_H
 #define GUEST_VFIO_USER_PCI_H
@@ -17,6 +20,9 @@ typedef struct VfioUserPci VfioUserPci;
 typedef struct VfioUserPciOptions {
     bool no_io_fds;           /* notify by messages all the same */
     const char *capabilities; /* to propose; NULL: all */
+    /* vfio_user_pci_connect(): when the server hangs up, another process that has its device's
+     * state is looked for at the same path, for so long.  0: no. */
+    unsigned reconnect_ms;
 } VfioUserPciOptions;
 
 /*
@@ -28,6 +34,15 @@ VfioUserPci *vfio_user_pci_connect(const char *path, GuestRam *ram,
 /* The same over a connection that was negotiated already, with memory that the caller maps. */
 VfioUserPci *vfio_user_pci_new(VfioUserClient *client, const VfioUserPciOptions *options,
                                GError **errp);
+/*
+ * Goes on with the device at the end of @client, which has the state of the one so far: a driver
+ * that uses the bus notices nothing.  @client is taken; it is negotiated, the driver's memory is
+ * mapped, and the device stands still until the caller sets RUNNING on vfio_user_pci_client(),
+ * which now talks to it.
+ */
+bool vfio_user_pci_move(VfioUserPci *pci, VfioUserClient *client, GError **errp);
+/* How often another server was found. */
+unsigned vfio_user_pci_reconnects(VfioUserPci *pci);
 /* Hangs up; NULL is fine. */
 void vfio_user_pci_free(VfioUserPci *pci);
 

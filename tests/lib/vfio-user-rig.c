@@ -200,6 +200,39 @@ VfioRig *vfio_rig_new(const VfioRigConfig *config)
     return rig;
 }
 
+VfioUserClient *vfio_rig_connect_other(VfioRig *rig, VfioRig *to)
+{
+    VfioUserClient *client = vfio_rig_connect(to);
+    GError *err = NULL;
+
+    vfio_user_client_map(client, 0, rig->rig.ram->size, VFIO_RIG_RW, rig->rig.ram->fd, 0, &err);
+    vfio_check(err, "DMA_MAP");
+    return client;
+}
+
+#define SWAP(a, b)                                                                                 \
+    do {                                                                                           \
+        __typeof__(a) swap_ = (a);                                                                 \
+        (a) = (b);                                                                                 \
+        (b) = swap_;                                                                               \
+    } while (0)
+
+void vfio_rig_move(VfioRig *rig, VfioRig *to, VfioUserClient *client)
+{
+    GError *err = NULL;
+
+    vfio_user_pci_move(rig->pci, client, &err);
+    vfio_check(err, "move");
+    SWAP(rig->rig.emulator, to->rig.emulator);
+    SWAP(rig->rig.qtest, to->rig.qtest);
+    SWAP(rig->rig.qmp, to->rig.qmp);
+    SWAP(rig->rig.peer, to->rig.peer);
+    SWAP(rig->rig.inbox, to->rig.inbox);
+    SWAP(rig->rig.inbox_size, to->rig.inbox_size);
+    SWAP(rig->dir, to->dir);
+    SWAP(rig->path, to->path);
+}
+
 void vfio_rig_hang_up(VfioRig *rig)
 {
     if (!rig->pci) {

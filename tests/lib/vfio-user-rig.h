@@ -47,6 +47,12 @@ VfioRig *vfio_rig_new(const VfioRigConfig *config);
 void vfio_rig_share_by_messages(VfioRig *rig, uint64_t from);
 /* The driver is gone without a word, as when a VMM is killed. */
 void vfio_rig_hang_up(VfioRig *rig);
+/* The driver goes on with the device of @to, another rig that is opened and no more: its state was
+ * brought there by @client, a connection to it with the driver's memory mapped.  @to then has the
+ * server that the driver left, and nobody drives it. */
+void vfio_rig_move(VfioRig *rig, VfioRig *to, VfioUserClient *client);
+/* A client of @to that has the driver's memory. */
+VfioUserClient *vfio_rig_connect_other(VfioRig *rig, VfioRig *to);
 /* Ends the server by "quit"; anything but exit status 0 fails the test. */
 void vfio_rig_free(VfioRig *rig);
 

@@ -119,7 +119,7 @@ static void test_unknown_and_short(void)
     VfioRig *rig = vfio_rig_open(NULL);
     VfioUserClient *client = vfio_rig_connect(rig);
     const uint16_t unknown[] = {
-        0, VFIO_USER_VERSION, VFIO_USER_DMA_READ, VFIO_USER_DMA_WRITE, 14, 17, 18, 19, 99, 0xffff};
+        0, VFIO_USER_VERSION, VFIO_USER_DMA_READ, VFIO_USER_DMA_WRITE, 14, 19, 99, 0xffff};
     const struct {
         uint16_t command;
         size_t least;
@@ -135,6 +135,8 @@ static void test_unknown_and_short(void)
         {VFIO_USER_REGION_WRITE, 16},
         {VFIO_USER_REGION_WRITE_MULTI, 8},
         {VFIO_USER_DEVICE_FEATURE, 8},
+        {VFIO_USER_MIG_DATA_READ, 8},
+        {VFIO_USER_MIG_DATA_WRITE, 8},
     };
     const uint8_t payload[64] = {0};
 
@@ -552,7 +554,7 @@ static void test_features(void)
         {set | start | 1u << 20, EINVAL},
         {set | start, EINVAL},  /* its data is missing */
         {get | report, EINVAL}, /* that too, and nothing is logged */
-        {probe | get | VFIO_DEVICE_FEATURE_MIGRATION, ENOTTY},
+        {probe | VFIO_DEVICE_FEATURE_LOW_POWER_ENTRY, ENOTTY},
         {probe | 0xffff, ENOTTY},
     };
 
