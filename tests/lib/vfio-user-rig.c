@@ -42,6 +42,10 @@ static void server_start(VfioRig *rig)
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0) {
         g_error("socketpair: %s", g_strerror(errno));
     }
+    if (config->sndbuf &&
+        setsockopt(fds[1], SOL_SOCKET, SO_SNDBUF, &config->sndbuf, sizeof(config->sndbuf)) < 0) {
+        g_error("SO_SNDBUF: %s", g_strerror(errno));
+    }
     rig->rig.peer = fds[0];
     rig->rig.inbox = g_malloc(INBOX_MAX);
     inherit[0] = fds[1];
