@@ -2,9 +2,9 @@
  * Frames over a datagram socket, one a datagram, perhaps behind a tunnel's header.
  *
  *   socket → peer   One recvmmsg() reads up to 64 datagrams, each into its own place; they are
- *                   sent as one batch.  What the peer does not take stays there and the socket is
- *                   not read until the peer can take more: the kernel's queue fills, and a sender
- *                   over a UNIX socket is held back.
+ *                   sent as one batch.  What the peer does not take stays there, and while it can
+ *                   take none the socket is not read: the kernel's queue fills, a sender over a
+ *                   UNIX socket is held back, and another process that takes over finds it all.
  *   peer → socket   One sendmmsg() a batch, straight over the peer's pieces.  A full socket stops
  *                   the sender until it is writable; any other failure costs that frame, counted.
  *
@@ -109,6 +109,10 @@ static bool is_shut_down(const DatagramLink *l)
 static void datagram_readable(void *opaque)
 {
     DatagramLink *l = opaque;
+    if (!net_can_send(l->nc)) {
+        set_want_read(l, false);
+        return;
+    }
     int n = recvmmsg(l->fd, l->in_msgs, DATAGRAM_BATCH, MSG_DONTWAIT, NULL);
     l->first = l->count = 0;
     for (int i = 0; i < n; i++) {

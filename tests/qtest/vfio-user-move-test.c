@@ -221,7 +221,9 @@ static void test_policies(const void *data)
 static void test_many_times(const void *data)
 {
     static const uint32_t chunks[] = {1000, 65536, 333, 1048576};
-    const VfioRigConfig config = config_of(data ? "packed=on" : NULL, data != NULL);
+    VfioRigConfig config = config_of(data, !g_strcmp0(data, "packed=on"));
+
+    config.rig.args = (const char *const[]){"-object", "iothread,id=io0", NULL};
     VfioRig *rig = vfio_rig_new(&config);
     Traffic t = traffic_new(rig, 300);
 
@@ -306,7 +308,8 @@ int main(int argc, char **argv)
     g_test_add_data_func("/vfio-user/move/policies/split", NULL, test_policies);
     g_test_add_data_func("/vfio-user/move/policies/packed", "packed", test_policies);
     g_test_add_data_func("/vfio-user/move/many-times/split", NULL, test_many_times);
-    g_test_add_data_func("/vfio-user/move/many-times/packed", "packed", test_many_times);
+    g_test_add_data_func("/vfio-user/move/many-times/iothread", "iothread=io0", test_many_times);
+    g_test_add_data_func("/vfio-user/move/many-times/packed", "packed=on", test_many_times);
     g_test_add_func("/vfio-user/move/slow-peer", test_slow_peer);
     g_test_add_func("/vfio-user/move/given-up", test_given_up);
     g_test_add_func("/vfio-user/move/registers", test_registers);

@@ -1,0 +1,635 @@
+/*
+ * A server process is replaced under a running driver: its state goes to a file (or straight to
+ * the next process), it ends, the next one listens at the same path, and the driver's library
+ * finds it.  The driver's two threads and those of the other end of the wire notice nothing but a
+ * pause: numbered frames of all lengths go both ways all the time, and each is compared.
+ *
+ * 9 replacements a ring layout; SWNIC_TEST_FULL=1: 99.
+ */
+#include <errno.h>
+#include <glib/gstdio.h>
+#include <poll.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "guest/net-driver.h"
+#include "tests/lib/vfio-user-rig.h"
+
+#define RAM_SIZE     ((size_t)16 << 20)
+#define MAX_FRAME    1514
+#define WINDOW       64  /* frames on their way in one direction */
+#define BETWEEN      400 /* frames each way between two replacements */
+#define RECONNECT_MS 20000
+
+/* --- servers --- */
+
+typedef struct Place {
+    char *dir, *socket;  /* the server's */
+    char *file, *stream; /* its state, or the way there */
+    int wire[2];         /* ours; the servers' */
+} Place;
+
+static Place place_new(void)
+{
+    Place place = {0};
+    GError *err = NULL;
+
+    place.dir = g_dir_make_tmp("swnic-replace-XXXXXX", &err);
+    vfio_check(err, "directory");
+    place.socket = g_build_filename(place.dir, "nic0.sock", NULL);
+    place.file = g_build_filename(place.dir, "state", NULL);
+    place.stream = g_build_filename(place.dir, "migration.sock", NULL);
+    g_assert_cmpint(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, place.wire), ==, 0);
+    return place;
+}
+
+static void place_free(Place *place)
+{
+    g_assert_false(g_file_test(place->socket, G_FILE_TEST_EXISTS));
+    close(place->wire[0]);
+    close(place->wire[1]);
+    g_unlink(place->file);
+    g_unlink(place->stream);
+    g_assert_cmpint(g_rmdir(place->dir), ==, 0);
+    g_free(place->dir);
+    g_free(place->socket);
+    g_free(place->file);
+    g_free(place->stream);
+}
+
+/* @incoming NULL: a new device. */
+static Emulator *server_start(const Place *place, const char *device, const char *incoming)
+{
+    g_autofree char *netdev =
+        g_strdup_printf("dgram,id=n0,local.type=fd,local.str=%d", place->wire[1]);
+    g_autofree char *nic =
+        g_strdup_printf("virtio-net-pci,id=nic0,netdev=n0,mac=52:54:00:12:34:56%s%s",
+                        device ? "," : "", device ? device : "");
+    g_autofree char *object = g_strdup_printf(
+        "vfio-user-server,id=s0,device=nic0,socket.type=unix,socket.path=%s", place->socket);
+    const char *arguments[] = {"-machine", "vfio-user", "-netdev",
+                               netdev,     "-device",   nic,
+                               "-object",  object,      incoming ? "-incoming" : NULL,
+                               incoming,   NULL};
+    const int inherit[] = {place->wire[1], -1};
+    const EmulatorOptions options = {
+        .command = rig_binary(), .arguments = arguments, .inherit_fds = inherit};
+    GError *err = NULL;
+    Emulator *server = emulator_start(&options, &err);
+
+    vfio_check(err, "server");
+    return server;
+}
+
+static void server_quit(Emulator *server)
+{
+    GError *err = NULL;
+
+    emulator_stop(server, &err);
+    vfio_check(err, "quit");
+}
+
+static void command(Emulator *server, const char *name, const char *uri)
+{
+    GError *err = NULL;
+
+    json_object_put(uri ? qmp_client_executef(server->qmp, name, &err, "{\"uri\": \"%s\"}", uri)
+                        : qmp_client_execute(server->qmp, name, NULL, &err));
+    vfio_check(err, name);
+}
+
+/* How a migration ended. */
+static char *migration_status(Emulator *server)
+{
+    gint64 deadline = g_get_monotonic_time() + RIG_TIMEOUT_MS * 1000;
+
+    for (;;) {
+        json_object *info = qmp_client_execute(server->qmp, "query-migrate", NULL, NULL);
+        json_object *status;
+
+        g_assert_true(json_object_object_get_ex(info, "status", &status));
+        g_autofree char *text = g_strdup(json_object_get_string(status));
+
+        json_object_put(info);
+        if (!strcmp(text, "completed") || !strcmp(text, "failed")) {
+            return g_steal_pointer(&text);
+        }
+        g_assert_cmpint(g_get_monotonic_time(), <, deadline);
+        g_usleep(1000);
+    }
+}
+
+static void migrate(Emulator *server, const char *uri, const char *how)
+{
+    command(server, "migrate", uri);
+    g_autofree char *status = migration_status(server);
+
+    g_assert_cmpstr(status, ==, how);
+}
+
+static char *get_property(Emulator *server, const char *name)
+{
+    GError *err = NULL;
+    json_object *value = qmp_client_qom_get(server->qmp, "/objects/s0", name, &err);
+    char *text = g_strdup(json_object_get_string(value));
+
+    vfio_check(err, name);
+    json_object_put(value);
+    return text;
+}
+
+static void expect_property(Emulator *server, const char *name, const char *expected)
+{
+    gint64 deadline = g_get_monotonic_time() + RIG_TIMEOUT_MS * 1000;
+
+    for (;;) {
+        g_autofree char *value = get_property(server, name);
+
+        if (!strcmp(value, expected)) {
+            return;
+        }
+        if (g_get_monotonic_time() > deadline) {
+            g_error("%s is '%s', not '%s'", name, value, expected);
+        }
+        g_usleep(1000);
+    }
+}
+
+/* --- the driver --- */
+
+typedef struct Guest {
+    GuestRam *ram;
+    VfioUserPci *vfio_user;
+    GuestPciDevice *pci;
+    NetDriver *driver;
+} Guest;
+
+static Guest guest_new(const Place *place, uint64_t features, unsigned reconnect_ms)
+{
+    const VfioUserPciOptions options = {.reconnect_ms = reconnect_ms};
+    const NetDriverConfig config = {.features = NET_DRIVER_PLAIN_FEATURES | features};
+    GError *err = NULL;
+    Guest guest = {.ram = guest_ram_new(RAM_SIZE, &err)};
+
+    vfio_check(err, "RAM");
+    guest.vfio_user = vfio_user_pci_connect(place->socket, guest.ram, &options, &err);
+    vfio_check(err, "connect");
+    guest.pci = guest_pci_device_open(vfio_user_pci_bus(guest.vfio_user), 0, &err);
+    vfio_check(err, "device");
+    guest.driver = net_driver_new(guest.pci, guest.ram, &config, &err);
+    vfio_check(err, "driver");
+    return guest;
+}
+
+static void guest_free(Guest *guest)
+{
+    net_driver_free(guest->driver);
+    g_free(guest->pci);
+    vfio_user_pci_free(guest->vfio_user);
+    guest_ram_free(guest->ram);
+}
+
+static uint32_t read_vendor(Guest *guest)
+{
+    return guest_pci_config_read(guest->pci, 2, 0);
+}
+
+/* --- traffic --- */
+
+typedef struct Traffic {
+    Guest *guest;
+    int wire;
+    bool stop;               /* atomic, like the counters */
+    uint32_t sent, left;     /* by the driver, off the wire */
+    uint32_t fed, arrived;   /* onto the wire, at the driver */
+    int64_t gap_ns, last_ns; /* the longest time without a frame off the wire */
+    pthread_t threads[4];
+} Traffic;
+
+static bool stopping(Traffic *t)
+{
+    return __atomic_load_n(&t->stop, __ATOMIC_RELAXED);
+}
+
+static uint32_t load(const uint32_t *counter)
+{
+    return __atomic_load_n(counter, __ATOMIC_ACQUIRE);
+}
+
+static void count(uint32_t *counter)
+{
+    __atomic_fetch_add(counter, 1, __ATOMIC_RELEASE);
+}
+
+static int64_t now_ns(void)
+{
+    return g_get_monotonic_time() * 1000;
+}
+
+static void pause_a_little(void)
+{
+    nanosleep(&(struct timespec){0, 50000}, NULL);
+}
+
+static size_t frame_make(uint8_t frame[MAX_FRAME], uint32_t number)
+{
+    size_t size = 60 + number * 131 % (MAX_FRAME - 60 + 1);
+
+    frame_fill(frame, size, number);
+    return size;
+}
+
+static void *drive_out(void *opaque)
+{
+    Traffic *t = opaque;
+    uint8_t frame[MAX_FRAME];
+
+    while (!stopping(t)) {
+        const struct iovec iov = {frame, frame_make(frame, t->sent)};
+
+        if (t->sent - load(&t->left) < WINDOW && net_driver_send(t->guest->driver, NULL, &iov, 1)) {
+            net_driver_flush(t->guest->driver);
+            count(&t->sent);
+        } else {
+            pause_a_little();
+        }
+    }
+    return NULL;
+}
+
+static void frame_arrived(void *opaque, const NetDriverFrame *got)
+{
+    Traffic *t = opaque;
+    uint8_t frame[MAX_FRAME], data[MAX_FRAME];
+    size_t size = frame_make(frame, t->arrived), done = 0;
+
+    for (unsigned i = 0; i < got->iovcnt && done + got->iov[i].iov_len <= sizeof(data); i++) {
+        memcpy(data + done, got->iov[i].iov_base, got->iov[i].iov_len);
+        done += got->iov[i].iov_len;
+    }
+    g_assert_cmpmem(data, done, frame, size);
+    count(&t->arrived);
+}
+
+static void *drive_in(void *opaque)
+{
+    Traffic *t = opaque;
+
+    while (!stopping(t)) {
+        if (net_driver_wait(t->guest->driver, 20000)) {
+            while (net_driver_receive(t->guest->driver, 64, frame_arrived, t)) {
+            }
+        }
+    }
+    return NULL;
+}
+
+static void *wire_out(void *opaque)
+{
+    Traffic *t = opaque;
+    uint8_t frame[MAX_FRAME], got[MAX_FRAME];
+
+    while (!stopping(t)) {
+        struct pollfd pfd = {.fd = t->wire, .events = POLLIN};
+
+        if (poll(&pfd, 1, 20) <= 0) {
+            continue;
+        }
+        ssize_t n = recv(t->wire, got, sizeof(got), 0);
+
+        if (n > 12 && got[12] == 0x80 && got[13] == 0x35) {
+            continue; /* RARP: the device tells where it is now */
+        }
+        g_assert_cmpmem(got, MAX(n, 0), frame, frame_make(frame, t->left));
+        t->gap_ns = t->left ? MAX(t->gap_ns, now_ns() - t->last_ns) : 0;
+        t->last_ns = now_ns();
+        count(&t->left);
+    }
+    return NULL;
+}
+
+static void *wire_in(void *opaque)
+{
+    Traffic *t = opaque;
+    uint8_t frame[MAX_FRAME];
+
+    while (!stopping(t)) {
+        size_t size = frame_make(frame, t->fed);
+        struct pollfd pfd = {.fd = t->wire, .events = POLLOUT};
+
+        if (t->fed - load(&t->arrived) >= WINDOW) {
+            pause_a_little();
+        } else if (send(t->wire, frame, size, MSG_DONTWAIT) == (ssize_t)size) {
+            count(&t->fed);
+        } else {
+            poll(&pfd, 1, 5);
+        }
+    }
+    return NULL;
+}
+
+static void traffic_start(Traffic *t, Guest *guest, const Place *place)
+{
+    void *(*const functions[])(void *) = {drive_out, drive_in, wire_out, wire_in};
+
+    *t = (Traffic){.guest = guest, .wire = place->wire[0]};
+    for (unsigned i = 0; i < G_N_ELEMENTS(functions); i++) {
+        g_assert_cmpint(pthread_create(&t->threads[i], NULL, functions[i], t), ==, 0);
+    }
+}
+
+/* @frames more each way. */
+static void traffic_wait(Traffic *t, uint32_t frames)
+{
+    uint32_t left = load(&t->left) + frames, arrived = load(&t->arrived) + frames;
+    gint64 deadline = g_get_monotonic_time() + 3 * RIG_TIMEOUT_MS * 1000ll;
+
+    while ((int32_t)(load(&t->left) - left) < 0 || (int32_t)(load(&t->arrived) - arrived) < 0) {
+        GError *err = NULL;
+
+        net_driver_check(t->guest->driver, &err);
+        vfio_check(err, "driver");
+        if (g_get_monotonic_time() > deadline) {
+            g_error("traffic stands still: %u of %u left, %u of %u arrived", load(&t->left),
+                    load(&t->sent), load(&t->arrived), load(&t->fed));
+        }
+        g_usleep(1000);
+    }
+}
+
+static void traffic_stop(Traffic *t)
+{
+    __atomic_store_n(&t->stop, true, __ATOMIC_RELAXED);
+    for (unsigned i = 0; i < G_N_ELEMENTS(t->threads); i++) {
+        pthread_join(t->threads[i], NULL);
+    }
+}
+
+/* --- replacing --- */
+
+/* Saved, ended, then the next one is started. */
+static Emulator *replace_by_file(const Place *place, Emulator *server, const char *device)
+{
+    g_autofree char *uri = g_strconcat("file:", place->file, NULL);
+
+    migrate(server, uri, "completed");
+    server_quit(server);
+    return server_start(place, device, uri);
+}
+
+/* The next one is there already, at the path that the clients know, and waits for the file. */
+static Emulator *replace_prepared(const Place *place, Emulator *server, const char *device)
+{
+    g_autofree char *uri = g_strconcat("file:", place->file, NULL);
+    Emulator *next = server_start(place, device, "defer");
+
+    migrate(server, uri, "completed");
+    server_quit(server);
+    g_assert_true(g_file_test(place->socket, G_FILE_TEST_EXISTS)); /* it is the next one's */
+    command(next, "migrate-incoming", uri);
+    return next;
+}
+
+/* From process to process. */
+static Emulator *replace_directly(const Place *place, Emulator *server, const char *device)
+{
+    g_autofree char *uri = g_strconcat("unix:", place->stream, NULL);
+    Emulator *next = server_start(place, device, uri);
+
+    migrate(server, uri, "completed");
+    server_quit(server);
+    return next;
+}
+
+static void test_replace(const void *data)
+{
+    static Emulator *(*const ways[])(const Place *place, Emulator *server, const char *device) = {
+        replace_by_file, replace_prepared, replace_directly};
+    static const char *const policies[] = {"tx=bh", "tx=timer,x-txtimer=500000",
+                                           "tx=flush-first,x-txtimer=500000", "tx=adaptive"};
+    const bool packed = data != NULL;
+    const unsigned rounds = g_getenv("SWNIC_TEST_FULL") ? 99 : 9;
+    Place place = place_new();
+    Emulator *server = server_start(&place, packed ? "packed=on" : NULL, NULL);
+    Guest guest = guest_new(&place, packed ? RIG_FEATURE(VIRTIO_F_RING_PACKED) : 0, RECONNECT_MS);
+    Traffic t;
+
+    traffic_start(&t, &guest, &place);
+    traffic_wait(&t, BETWEEN);
+    for (unsigned i = 0; i < rounds; i++) {
+        g_autofree char *device =
+            g_strconcat(policies[i % G_N_ELEMENTS(policies)], packed ? ",packed=on" : "", NULL);
+
+        server = ways[i % G_N_ELEMENTS(ways)](&place, server, device);
+        traffic_wait(&t, BETWEEN);
+        g_assert_cmpuint(vfio_user_pci_reconnects(guest.vfio_user), ==, i + 1);
+    }
+    traffic_stop(&t);
+    g_test_message("%u servers, %u frames out, %u in, the longest pause %.1f ms", rounds + 1,
+                   t.left, t.arrived, (double)t.gap_ns / 1e6);
+    guest_free(&guest);
+    server_quit(server);
+    place_free(&place);
+}
+
+/* --- what a server does around it --- */
+
+/* Sends a request to read the vendor id; the reply is another matter. */
+static void ask_vendor(VfioUserClient *client)
+{
+    const struct {
+        VfioUserHeader header;
+        VfioUserRegionAccess access;
+    } request = {{.command = VFIO_USER_REGION_READ, .size = sizeof(request)},
+                 {.region = VFIO_PCI_CONFIG_REGION_INDEX, .count = 2}};
+    GError *err = NULL;
+
+    vfio_user_client_send_raw(client, &request, sizeof(request), NULL, 0, &err);
+    vfio_check(err, "request");
+}
+
+static bool answer_comes(VfioUserClient *client, unsigned ms)
+{
+    struct pollfd pfds[] = {{.fd = vfio_user_client_fd(client), .events = POLLIN}};
+
+    return poll(pfds, 1, (int)ms) > 0;
+}
+
+/* What is asked once the state is saved is not answered: the answer would not be in it.  With
+ * `cont` the device is here again, and the answer comes. */
+static void test_saved(void)
+{
+    Place place = place_new();
+    g_autofree char *uri = g_strconcat("file:", place.file, NULL);
+    Emulator *server = server_start(&place, NULL, NULL);
+    Guest guest = guest_new(&place, 0, 0);
+    VfioUserClient *client = vfio_user_pci_client(guest.vfio_user);
+    VfioUserAnswer answer;
+    GError *err = NULL;
+
+    migrate(server, uri, "completed");
+    ask_vendor(client);
+    g_assert_false(answer_comes(client, RIG_QUIET_MS));
+    VfioUserClient *other = vfio_user_client_connect(place.socket, &err);
+
+    vfio_check(err, "connect");
+    vfio_user_client_set_timeout(other, RIG_QUIET_MS);
+    g_assert_false(vfio_user_client_negotiate(other, NULL, NULL));
+    vfio_user_client_free(other);
+    command(server, "cont", NULL);
+    vfio_user_client_receive(client, &answer, &err);
+    vfio_check(err, "answer");
+    g_assert_cmpint(answer.error, ==, 0);
+    vfio_user_answer_clear(&answer);
+    Traffic t;
+
+    traffic_start(&t, &guest, &place);
+    traffic_wait(&t, BETWEEN);
+    traffic_stop(&t);
+    guest_free(&guest);
+    server_quit(server);
+    place_free(&place);
+}
+
+/* A save that fails at its end costs nothing, whether the VM ran or not. */
+static void test_failed(const void *data)
+{
+    const bool stopped = data != NULL;
+    Place place = place_new();
+    Emulator *server = server_start(&place, NULL, NULL);
+    Guest guest = guest_new(&place, 0, 0);
+    Traffic t;
+
+    if (stopped) {
+        command(server, "stop", NULL);
+    }
+    migrate(server, "exec:cat >/dev/null; exit 3", "failed");
+    g_assert_cmphex(read_vendor(&guest), ==, 0x1af4);
+    if (stopped) {
+        command(server, "cont", NULL);
+    }
+    traffic_start(&t, &guest, &place);
+    traffic_wait(&t, BETWEEN);
+    traffic_stop(&t);
+    guest_free(&guest);
+    server_quit(server);
+    place_free(&place);
+}
+
+/* Whoever connects to a restored device and says nothing leaves it as it is; who has negotiated and
+ * goes takes it along. */
+static void test_restored(void)
+{
+    Place place = place_new();
+    g_autofree char *uri = g_strconcat("file:", place.file, NULL);
+    Emulator *server = server_start(&place, NULL, NULL), *next;
+    VfioUserClient *client;
+    uint32_t state;
+    GError *err = NULL;
+
+    expect_property(server, "device-state", "running");
+    next = replace_by_file(&place, server, NULL);
+    expect_property(next, "device-state", "stop");
+    for (unsigned i = 0; i < 3; i++) {
+        client = vfio_user_client_connect(place.socket, &err);
+        vfio_check(err, "connect");
+        vfio_user_client_free(client);
+    }
+    client = vfio_user_client_connect(place.socket, &err);
+    vfio_user_client_negotiate(client, NULL, &err);
+    vfio_user_client_get_state(client, &state, &err);
+    vfio_check(err, "client");
+    g_assert_cmpuint(state, ==, VFIO_DEVICE_STATE_STOP);
+    vfio_user_client_free(client);
+    expect_property(next, "device-state", "running");
+    expect_property(next, "connected", "false");
+    server_quit(next);
+    place_free(&place);
+}
+
+/* A state that a client has to reset stays one. */
+static void test_restored_error(void)
+{
+    Place place = place_new();
+    Emulator *server = server_start(&place, NULL, NULL), *next;
+    GError *err = NULL;
+    VfioUserClient *client = vfio_user_client_connect(place.socket, &err);
+
+    vfio_user_client_negotiate(client, NULL, &err);
+    vfio_user_client_set_state(client, VFIO_DEVICE_STATE_RESUMING, &err);
+    vfio_check(err, "client");
+    next = replace_by_file(&place, server, NULL);
+    vfio_user_client_free(client);
+    expect_property(next, "device-state", "error");
+    client = vfio_user_client_connect(place.socket, &err);
+    vfio_user_client_negotiate(client, NULL, &err);
+    vfio_check(err, "client");
+    g_assert_false(vfio_user_client_set_state(client, VFIO_DEVICE_STATE_RUNNING, NULL));
+    vfio_user_client_reset(client, &err);
+    vfio_check(err, "reset");
+    expect_property(next, "device-state", "running");
+    vfio_user_client_free(client);
+    server_quit(next);
+    place_free(&place);
+}
+
+/* --- what a client meets --- */
+
+static void expect_gone(Guest *guest, const char *text)
+{
+    GError *err = NULL;
+
+    read_vendor(guest);
+    g_assert_false(guest_pci_check(guest->pci, &err));
+    g_test_message("%s", err->message);
+    g_assert_nonnull(strstr(err->message, text));
+    g_error_free(err);
+    g_assert_true(guest_pci_is_broken(guest->pci));
+}
+
+/* Nobody comes. */
+static void test_nobody(void)
+{
+    Place place = place_new();
+    Emulator *server = server_start(&place, NULL, NULL);
+    Guest guest = guest_new(&place, 0, 50);
+
+    server_quit(server);
+    expect_gone(&guest, place.socket);
+    guest_free(&guest);
+    place_free(&place);
+}
+
+/* The one that comes has another device: nothing of it is touched. */
+static void test_another(void)
+{
+    Place place = place_new();
+    Emulator *server = server_start(&place, NULL, NULL);
+    Guest guest = guest_new(&place, 0, RECONNECT_MS);
+
+    server_quit(server);
+    server = server_start(&place, NULL, NULL);
+    expect_gone(&guest, "does not have the state");
+    guest_free(&guest);
+    expect_property(server, "connected", "false");
+    server_quit(server);
+    place_free(&place);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_data_func("/vfio-user/replace/under-traffic/split", NULL, test_replace);
+    g_test_add_data_func("/vfio-user/replace/under-traffic/packed", "packed", test_replace);
+    g_test_add_func("/vfio-user/replace/saved-is-silent-until-cont", test_saved);
+    g_test_add_data_func("/vfio-user/replace/failed", NULL, test_failed);
+    g_test_add_data_func("/vfio-user/replace/failed-while-stopped", "stopped", test_failed);
+    g_test_add_func("/vfio-user/replace/restored-waits-for-its-client", test_restored);
+    g_test_add_func("/vfio-user/replace/restored-error", test_restored_error);
+    g_test_add_func("/vfio-user/replace/nobody-comes", test_nobody);
+    g_test_add_func("/vfio-user/replace/another-device", test_another);
+    return g_test_run();
+}
