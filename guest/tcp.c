@@ -13,12 +13,16 @@
  *
  * With --migrate N the emulator is replaced N times while that goes on (mover.h), between two back
  * ends (--netdev and --migrate-netdev) and among the policies of --migrate-tx.
+ *
+ * With --vfio-user no emulator is started: the device is that of a server, which may be replaced by
+ * another process meanwhile (--reconnect-ms).
  */
 #include "guest/commands.h"
 #include "guest/emulator.h"
 #include "guest/guard.h"
 #include "guest/lwip-netif.h"
 #include "guest/mover.h"
+#include "guest/vfio-user-pci.h"
 #include <arpa/inet.h>
 #include <gio/gio.h>
 #include <inttypes.h>
@@ -40,10 +44,10 @@
      (1ull << VIRTIO_NET_F_GUEST_CSUM) | (1ull << VIRTIO_NET_F_GUEST_TSO4))
 
 typedef struct TcpOptions {
-    char *emulator, *netdev, *device, *address;
+    char *emulator, *netdev, *device, *address, *vfio_user;
     gboolean offloads, packed;
     char *migrate_netdev, *migrate_tx; /* tx= of each round, separated by commas */
-    int timeout, udp_echo, pairs, migrate;
+    int timeout, udp_echo, pairs, migrate, reconnect_ms;
 } TcpOptions;
 
 typedef struct TcpCommand {
@@ -59,7 +63,9 @@ typedef struct TcpRun {
     pthread_t carrier; /* with --migrate: carries the streams while @carries */
     bool carries;
     GError *carry_error;
-    Mover mover; /* has the emulator that runs now, and the RAM */
+    Mover mover;            /* has the emulator that runs now, if it is ours, and the RAM */
+    VfioUserPci *vfio_user; /* with --vfio-user */
+    unsigned reconnects;    /* servers that came later */
     GuestPciBus bus;
     GuestPciDevice *pci;
     NetDriver *driver;
@@ -278,6 +284,29 @@ static Emulator *start_emulator(void *opaque, unsigned round, GuestRam *ram,
     return emulator_start(&options, errp);
 }
 
+static bool connect_vfio_user(TcpRun *run, GError **errp)
+{
+    const VfioUserPciOptions options = {.reconnect_ms = (unsigned)run->options->reconnect_ms};
+    run->vfio_user =
+        vfio_user_pci_connect(run->options->vfio_user, run->mover.ram, &options, errp);
+    return run->vfio_user != NULL;
+}
+
+/* The bus that has the device. */
+static GuestPciBus *find_bus(TcpRun *run, GError **errp)
+{
+    Mover *mover = &run->mover;
+    if (run->options->vfio_user) {
+        return connect_vfio_user(run, errp) ? vfio_user_pci_bus(run->vfio_user) : NULL;
+    }
+    mover->emulator = start_emulator(run, 0, mover->ram, NULL, errp);
+    if (!mover->emulator) {
+        return NULL;
+    }
+    guest_pci_bus_init(&run->bus, mover->emulator->qtest);
+    return &run->bus;
+}
+
 static bool start(TcpRun *run, const GuestDhcpLease *lease, GError **errp)
 {
     const TcpOptions *o = run->options;
@@ -289,12 +318,11 @@ static bool start(TcpRun *run, const GuestDhcpLease *lease, GError **errp)
     };
     Mover *mover = &run->mover;
     mover->ram = guest_ram_new((size_t)RAM_SIZE * (unsigned)MAX(o->pairs, 1), errp);
-    mover->emulator = mover->ram ? start_emulator(run, 0, mover->ram, NULL, errp) : NULL;
-    if (!mover->emulator) {
+    GuestPciBus *bus = mover->ram ? find_bus(run, errp) : NULL;
+    if (!bus) {
         return false;
     }
-    guest_pci_bus_init(&run->bus, mover->emulator->qtest);
-    run->pci = guest_pci_device_find(&run->bus, guest_pci_match_virtio_net, NULL, 0, errp);
+    run->pci = guest_pci_device_find(bus, guest_pci_match_virtio_net, NULL, 0, errp);
     run->driver = run->pci ? net_driver_new(run->pci, mover->ram, &config, errp) : NULL;
     run->packed = run->driver &&
                   virtio_driver_has_feature(net_driver_virtio(run->driver), VIRTIO_F_RING_PACKED);
@@ -356,7 +384,10 @@ static bool stop(TcpRun *run, bool so_far, GError **errp)
     note_pairs(run);
     net_driver_free(run->driver);
     g_free(run->pci);
-    if (!so_far) {
+    if (run->vfio_user) {
+        run->reconnects = vfio_user_pci_reconnects(run->vfio_user);
+        vfio_user_pci_free(run->vfio_user);
+    } else if (!so_far) {
         emulator_kill(run->mover.emulator);
     } else {
         so_far = emulator_stop(run->mover.emulator, errp);
@@ -383,10 +414,10 @@ static void report(TcpRun *run)
     print_pauses("pauses-ms-handed-over", run->mover.pauses[true]);
     printf("\"packed\": %s, \"sent\": %" PRIu64 ", \"sent-sha256\": \"%s\", \"received\": %" PRIu64
            ", \"received-sha256\": \"%s\", \"tso-frames\": %" PRIu64 ", \"large-frames\": %" PRIu64
-           ", \"pairs\": [%s]}\n",
+           ", \"reconnects\": %u, \"pairs\": [%s]}\n",
            run->packed ? "true" : "false", run->sent, g_checksum_get_string(run->sent_sum),
            run->received, g_checksum_get_string(run->received_sum), stats.tso_frames,
-           stats.large_frames, run->pairs->str);
+           stats.large_frames, run->reconnects, run->pairs->str);
 }
 
 /* --- the command line --- */
@@ -445,6 +476,11 @@ static bool parse_options(int *argc, char ***argv, TcpOptions *options, GError *
          "The -netdev of every second emulator", "NETDEV"},
         {"migrate-tx", 0, 0, G_OPTION_ARG_STRING, &options->migrate_tx,
          "tx= of the emulators, in turn", "POLICY,..."},
+        {"vfio-user", 'v', 0, G_OPTION_ARG_FILENAME, &options->vfio_user,
+         "Start no emulator: drive the device of the vfio-user server that listens here", "PATH"},
+        {"reconnect-ms", 'r', 0, G_OPTION_ARG_INT, &options->reconnect_ms,
+         "When that server has gone, look so long for the one that replaces it; default 0: not",
+         "MS"},
         {"timeout", 't', 0, G_OPTION_ARG_INT, &options->timeout,
          "Give up after this many seconds; default 60, 0: never", "SECONDS"},
         {NULL},
@@ -454,8 +490,11 @@ static bool parse_options(int *argc, char ***argv, TcpOptions *options, GError *
     g_option_context_add_main_entries(context, entries, NULL);
     bool ok = g_option_context_parse(context, argc, argv, errp);
     g_option_context_free(context);
-    if (ok && !options->netdev) {
-        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_ARGUMENT, "--netdev is missing");
+    if (ok && (!options->netdev == !options->vfio_user ||
+               (options->vfio_user && (options->migrate || options->reconnect_ms < 0)))) {
+        g_set_error(errp, G_IO_ERROR, G_IO_ERROR_INVALID_ARGUMENT,
+                    "either --netdev is needed, or --vfio-user (without --migrate, and with "
+                    "--reconnect-ms of 0 or more)");
         return false;
     }
     if (ok && (options->migrate < 0 || (options->migrate && !options->migrate_netdev))) {
@@ -568,5 +607,6 @@ int tcp_main(int argc, char **argv)
     g_free(options.migrate_tx);
     g_free(options.device);
     g_free(options.address);
+    g_free(options.vfio_user);
     return ok ? 0 : 1;
 }
