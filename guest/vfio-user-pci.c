@@ -79,8 +79,9 @@ static bool set_irq(VfioUserClient *client, unsigned vector, int fd, GError **er
 /* The notification eventfds of the next server in place of the old ones. */
 static bool move_io_fds(VfioUserIoFds *old, const VfioUserIoFds *new, GError **errp)
 {
-    bool same = old->count == new->count && old->nfds == new->nfds &&
-                !memcmp(old->entries, new->entries, new->count * sizeof(*new->entries));
+    bool same =
+        old->count == new->count && old->nfds == new->nfds &&
+        (!new->count || !memcmp(old->entries, new->entries, new->count * sizeof(*new->entries)));
     for (unsigned i = 0; same && i < new->nfds; i++) {
         same = dup3(new->fds[i], old->fds[i], O_CLOEXEC) >= 0;
     }
