@@ -287,8 +287,7 @@ static Emulator *start_emulator(void *opaque, unsigned round, GuestRam *ram,
 static bool connect_vfio_user(TcpRun *run, GError **errp)
 {
     const VfioUserPciOptions options = {.reconnect_ms = (unsigned)run->options->reconnect_ms};
-    run->vfio_user =
-        vfio_user_pci_connect(run->options->vfio_user, run->mover.ram, &options, errp);
+    run->vfio_user = vfio_user_pci_connect(run->options->vfio_user, run->mover.ram, &options, errp);
     return run->vfio_user != NULL;
 }
 

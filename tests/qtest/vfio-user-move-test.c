@@ -262,6 +262,43 @@ static void test_slow_peer(void)
     vfio_rig_free(rig);
 }
 
+/* Rings and buffers that the servers reach by messages: nothing of them is mapped in either. */
+static void test_messages(void)
+{
+    const VfioRigConfig config = config_of(sources[0], false);
+    VfioRig *rig = vfio_rig_open(&config), *to = vfio_rig_open(&config);
+    const size_t size = rig->rig.ram->size;
+    g_autoptr(GByteArray) data = g_byte_array_new();
+    VfioUserClient *next = vfio_rig_connect(to);
+    GError *err = NULL;
+
+    vfio_rig_attach(rig, true);
+    vfio_rig_share_by_messages(rig, 0);
+    vfio_rig_start(rig);
+    Traffic t = traffic_new(rig, 100);
+
+    post(&t, BUFFERS);
+    transmit(&t, 5, true);
+    drain(&t, &rig->rig, 0);
+    vfio_user_client_set_state(rig->client, VFIO_DEVICE_STATE_STOP_COPY, &err);
+    vfio_user_client_save(rig->client, 4096, data, &err);
+    vfio_user_client_map(next, 0, size, VFIO_RIG_RW, -1, 0, &err);
+    vfio_user_client_set_memory(next, 0, size, rig->bus_view);
+    vfio_user_client_set_state(next, VFIO_DEVICE_STATE_RESUMING, &err);
+    vfio_user_client_load(next, 4096, data->data, data->len, &err);
+    vfio_user_client_set_state(next, VFIO_DEVICE_STATE_STOP, &err);
+    vfio_check(err, "move");
+    drain(&t, &rig->rig, 0);
+    vfio_rig_move(rig, to, next);
+    vfio_user_client_set_state(rig->client, VFIO_DEVICE_STATE_RUNNING, &err);
+    transmit(&t, 5, true);
+    vfio_user_client_serve(rig->client, RIG_QUIET_MS, &err);
+    vfio_check(err, "RUNNING");
+    finish(&t);
+    vfio_rig_free(to);
+    vfio_rig_free(rig);
+}
+
 /* The source runs on when the other one will not have it; its frames are its own. */
 static void test_given_up(void)
 {
@@ -311,6 +348,7 @@ int main(int argc, char **argv)
     g_test_add_data_func("/vfio-user/move/many-times/iothread", "iothread=io0", test_many_times);
     g_test_add_data_func("/vfio-user/move/many-times/packed", "packed=on", test_many_times);
     g_test_add_func("/vfio-user/move/slow-peer", test_slow_peer);
+    g_test_add_func("/vfio-user/move/memory-by-messages", test_messages);
     g_test_add_func("/vfio-user/move/given-up", test_given_up);
     g_test_add_func("/vfio-user/move/registers", test_registers);
     return g_test_run();

@@ -576,6 +576,108 @@ static void test_restored_error(void)
     place_free(&place);
 }
 
+static void add(Emulator *server, const char *name, const char *arguments)
+{
+    GError *err = NULL;
+
+    json_object_put(qmp_client_executef(server->qmp, name, &err, "%s", arguments));
+    vfio_check(err, name);
+}
+
+/* A process that serves two devices is replaced whole; one of them has no server, and one server no
+ * client. */
+static void test_two_devices(void)
+{
+    Place place = place_new();
+    g_autofree char *uri = g_strconcat("file:", place.file, NULL);
+    g_autofree char *object =
+        g_strdup_printf("{\"qom-type\": \"vfio-user-server\", \"id\": \"s1\", \"device\": "
+                        "\"nic1\", \"socket\": {\"type\": \"unix\", \"path\": \"%s\"}}",
+                        place.stream);
+    const char *devices[] = {"{\"driver\": \"virtio-net-pci\", \"id\": \"nic1\"}",
+                             "{\"driver\": \"virtio-net-pci\", \"id\": \"nic2\"}"};
+    Emulator *server = server_start(&place, NULL, NULL), *next;
+    Guest guest = guest_new(&place, 0, RECONNECT_MS);
+    Traffic t;
+
+    for (unsigned i = 0; i < 2; i++) {
+        add(server, "device_add", devices[i]);
+    }
+    add(server, "object-add", object);
+    migrate(server, uri, "completed");
+    next = server_start(&place, NULL, "defer");
+    for (unsigned i = 0; i < 2; i++) {
+        add(next, "device_add", devices[i]);
+    }
+    add(next, "object-add", object);
+    server_quit(server);
+    command(next, "migrate-incoming", uri);
+    traffic_start(&t, &guest, &place);
+    traffic_wait(&t, BETWEEN);
+    traffic_stop(&t);
+    GError *err = NULL;
+    uint32_t state;
+    VfioUserClient *client = vfio_user_client_connect(place.stream, &err);
+
+    vfio_user_client_negotiate(client, NULL, &err);
+    vfio_user_client_get_state(client, &state, &err);
+    vfio_check(err, "the other device");
+    g_assert_cmpuint(state, ==, VFIO_DEVICE_STATE_STOP);
+    vfio_user_client_free(client);
+    guest_free(&guest);
+    server_quit(next);
+    place_free(&place);
+}
+
+/* A device that has no migration table is named. */
+static void test_blocked(void)
+{
+    Place place = place_new();
+    Emulator *server = server_start(&place, NULL, NULL);
+    GError *err = NULL;
+
+    add(server, "device_add", "{\"driver\": \"virtio-rng-pci\", \"id\": \"rng0\"}");
+    g_assert_null(
+        qmp_client_executef(server->qmp, "migrate", &err, "{\"uri\": \"file:%s\"}", place.file));
+    g_assert_nonnull(strstr(err->message, "non-migratable device"));
+    g_error_free(err);
+    server_quit(server);
+    place_free(&place);
+}
+
+/* A file that is none ends the process that was to take over, with one line that says why. */
+static void test_bad_file(void)
+{
+    Place place = place_new();
+    g_autofree char *uri = g_strconcat("file:", place.file, NULL);
+    Emulator *server = server_start(&place, NULL, NULL);
+    g_autofree char *contents = NULL;
+    gsize size;
+
+    migrate(server, uri, "completed");
+    server_quit(server);
+    g_assert_true(g_file_get_contents(place.file, &contents, &size, NULL));
+    g_assert_true(g_file_set_contents(place.file, contents, (gssize)size / 2, NULL));
+    server = server_start(&place, NULL, "defer");
+    GError *err = NULL;
+
+    json_object_put(qmp_client_executef(server->qmp, "migrate-incoming", &err,
+                                        "{\"uri\": \"%s\", \"exit-on-error\": false}", uri));
+    vfio_check(err, "migrate-incoming");
+    g_autofree char *status = migration_status(server);
+
+    g_assert_cmpstr(status, ==, "failed");
+    expect_property(server, "device-state", "running"); /* as it was: but no client gets to it */
+    VfioUserClient *client = vfio_user_client_connect(place.socket, &err);
+
+    vfio_check(err, "connect");
+    vfio_user_client_set_timeout(client, RIG_QUIET_MS);
+    g_assert_false(vfio_user_client_negotiate(client, NULL, NULL));
+    vfio_user_client_free(client);
+    server_quit(server);
+    place_free(&place);
+}
+
 /* --- what a client meets --- */
 
 static void expect_gone(Guest *guest, const char *text)
@@ -629,6 +731,9 @@ int main(int argc, char **argv)
     g_test_add_data_func("/vfio-user/replace/failed-while-stopped", "stopped", test_failed);
     g_test_add_func("/vfio-user/replace/restored-waits-for-its-client", test_restored);
     g_test_add_func("/vfio-user/replace/restored-error", test_restored_error);
+    g_test_add_func("/vfio-user/replace/two-devices", test_two_devices);
+    g_test_add_func("/vfio-user/replace/blocked", test_blocked);
+    g_test_add_func("/vfio-user/replace/bad-file", test_bad_file);
     g_test_add_func("/vfio-user/replace/nobody-comes", test_nobody);
     g_test_add_func("/vfio-user/replace/another-device", test_another);
     return g_test_run();
