@@ -47,7 +47,8 @@
 
 typedef struct ForwardOptions {
     char *vfio_user, *emulator, *device;
-    int tap_fd, peer_fd, reconnect_ms, ring, rx_buffer, kick_packets, kick_us, coal_packets, coal_us;
+    int tap_fd, peer_fd, reconnect_ms, ring, rx_buffer, kick_packets, kick_us, coal_packets,
+        coal_us;
     gboolean no_gso, no_event_idx, no_mergeable, eager;
 } ForwardOptions;
 

@@ -42,8 +42,7 @@ LoadState *loadvm_new_devices(const char *machine, GArray *devices)
 LoadState *loadvm_new(GError **errp)
 {
     bool ignore_shared = migration_options.capabilities[MIGRATION_CAPABILITY_X_IGNORE_SHARED];
-    LoadState *load =
-        loadvm_new_devices(migration_host->machine_name(), migration_host->devices());
+    LoadState *load = loadvm_new_devices(migration_host->machine_name(), migration_host->devices());
     MigrationDevice ours = {g_strdup(vmstate_globalstate.name), 0, &vmstate_globalstate,
                             &load->vm_was_running};
 

@@ -90,12 +90,12 @@ typedef struct VfioUserIrqSet {
 
 /* Device state: vfio-user-migration.c. */
 typedef struct VfioUserMigration {
-    uint32_t state; /* enum vfio_device_mig_state */
-    bool halted;    /* the device stands still */
-    bool restored;  /* its state came with -incoming, and no client has taken it over */
+    uint32_t state;  /* enum vfio_device_mig_state */
+    bool halted;     /* the device stands still */
+    bool restored;   /* its state came with -incoming, and no client has taken it over */
     GByteArray *out; /* saving: what the client has to read, from byte @out_done on */
     size_t out_done;
-    GByteArray *in; /* resuming: what came and is no whole block yet */
+    GByteArray *in;    /* resuming: what came and is no whole block yet */
     GByteArray *final; /* resuming: the state that counts; NULL: it did not come yet */
     bool headed, bad;  /* resuming: the stream's head was there; it cannot be used */
 } VfioUserMigration;
@@ -124,7 +124,7 @@ struct VfioUserServer {
     pthread_mutex_t irq_lock; /* irqs are raised by any thread that runs a queue */
     VfioUserIrqSet irqs[VFIO_PCI_NUM_IRQS];
     bool intx_level;
-    bool irqs_held; /* those of the device wait */
+    bool irqs_held;              /* those of the device wait */
     EventNotifier dead_notifier; /* a region died */
     bool logging;                /* dirty pages are logged */
     VfioUserMigration migration;

@@ -6,21 +6,16 @@
  *
  * 9 replacements a ring layout; SWNIC_TEST_FULL=1: 99.
  */
-#include <errno.h>
 #include <glib/gstdio.h>
 #include <poll.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "guest/net-driver.h"
+#include "tests/lib/traffic.h"
 #include "tests/lib/vfio-user-rig.h"
 
 #define RAM_SIZE     ((size_t)16 << 20)
-#define MAX_FRAME    1514
-#define WINDOW       64  /* frames on their way in one direction */
 #define BETWEEN      400 /* frames each way between two replacements */
 #define RECONNECT_MS 20000
 
@@ -197,177 +192,6 @@ static uint32_t read_vendor(Guest *guest)
     return guest_pci_config_read(guest->pci, 2, 0);
 }
 
-/* --- traffic --- */
-
-typedef struct Traffic {
-    Guest *guest;
-    int wire;
-    bool stop;               /* atomic, like the counters */
-    uint32_t sent, left;     /* by the driver, off the wire */
-    uint32_t fed, arrived;   /* onto the wire, at the driver */
-    int64_t gap_ns, last_ns; /* the longest time without a frame off the wire */
-    pthread_t threads[4];
-} Traffic;
-
-static bool stopping(Traffic *t)
-{
-    return __atomic_load_n(&t->stop, __ATOMIC_RELAXED);
-}
-
-static uint32_t load(const uint32_t *counter)
-{
-    return __atomic_load_n(counter, __ATOMIC_ACQUIRE);
-}
-
-static void count(uint32_t *counter)
-{
-    __atomic_fetch_add(counter, 1, __ATOMIC_RELEASE);
-}
-
-static int64_t now_ns(void)
-{
-    return g_get_monotonic_time() * 1000;
-}
-
-static void pause_a_little(void)
-{
-    nanosleep(&(struct timespec){0, 50000}, NULL);
-}
-
-static size_t frame_make(uint8_t frame[MAX_FRAME], uint32_t number)
-{
-    size_t size = 60 + number * 131 % (MAX_FRAME - 60 + 1);
-
-    frame_fill(frame, size, number);
-    return size;
-}
-
-static void *drive_out(void *opaque)
-{
-    Traffic *t = opaque;
-    uint8_t frame[MAX_FRAME];
-
-    while (!stopping(t)) {
-        const struct iovec iov = {frame, frame_make(frame, t->sent)};
-
-        if (t->sent - load(&t->left) < WINDOW && net_driver_send(t->guest->driver, NULL, &iov, 1)) {
-            net_driver_flush(t->guest->driver);
-            count(&t->sent);
-        } else {
-            pause_a_little();
-        }
-    }
-    return NULL;
-}
-
-static void frame_arrived(void *opaque, const NetDriverFrame *got)
-{
-    Traffic *t = opaque;
-    uint8_t frame[MAX_FRAME], data[MAX_FRAME];
-    size_t size = frame_make(frame, t->arrived), done = 0;
-
-    for (unsigned i = 0; i < got->iovcnt && done + got->iov[i].iov_len <= sizeof(data); i++) {
-        memcpy(data + done, got->iov[i].iov_base, got->iov[i].iov_len);
-        done += got->iov[i].iov_len;
-    }
-    g_assert_cmpmem(data, done, frame, size);
-    count(&t->arrived);
-}
-
-static void *drive_in(void *opaque)
-{
-    Traffic *t = opaque;
-
-    while (!stopping(t)) {
-        if (net_driver_wait(t->guest->driver, 20000)) {
-            while (net_driver_receive(t->guest->driver, 64, frame_arrived, t)) {
-            }
-        }
-    }
-    return NULL;
-}
-
-static void *wire_out(void *opaque)
-{
-    Traffic *t = opaque;
-    uint8_t frame[MAX_FRAME], got[MAX_FRAME];
-
-    while (!stopping(t)) {
-        struct pollfd pfd = {.fd = t->wire, .events = POLLIN};
-
-        if (poll(&pfd, 1, 20) <= 0) {
-            continue;
-        }
-        ssize_t n = recv(t->wire, got, sizeof(got), 0);
-
-        if (n > 12 && got[12] == 0x80 && got[13] == 0x35) {
-            continue; /* RARP: the device tells where it is now */
-        }
-        g_assert_cmpmem(got, MAX(n, 0), frame, frame_make(frame, t->left));
-        t->gap_ns = t->left ? MAX(t->gap_ns, now_ns() - t->last_ns) : 0;
-        t->last_ns = now_ns();
-        count(&t->left);
-    }
-    return NULL;
-}
-
-static void *wire_in(void *opaque)
-{
-    Traffic *t = opaque;
-    uint8_t frame[MAX_FRAME];
-
-    while (!stopping(t)) {
-        size_t size = frame_make(frame, t->fed);
-        struct pollfd pfd = {.fd = t->wire, .events = POLLOUT};
-
-        if (t->fed - load(&t->arrived) >= WINDOW) {
-            pause_a_little();
-        } else if (send(t->wire, frame, size, MSG_DONTWAIT) == (ssize_t)size) {
-            count(&t->fed);
-        } else {
-            poll(&pfd, 1, 5);
-        }
-    }
-    return NULL;
-}
-
-static void traffic_start(Traffic *t, Guest *guest, const Place *place)
-{
-    void *(*const functions[])(void *) = {drive_out, drive_in, wire_out, wire_in};
-
-    *t = (Traffic){.guest = guest, .wire = place->wire[0]};
-    for (unsigned i = 0; i < G_N_ELEMENTS(functions); i++) {
-        g_assert_cmpint(pthread_create(&t->threads[i], NULL, functions[i], t), ==, 0);
-    }
-}
-
-/* @frames more each way. */
-static void traffic_wait(Traffic *t, uint32_t frames)
-{
-    uint32_t left = load(&t->left) + frames, arrived = load(&t->arrived) + frames;
-    gint64 deadline = g_get_monotonic_time() + 3 * RIG_TIMEOUT_MS * 1000ll;
-
-    while ((int32_t)(load(&t->left) - left) < 0 || (int32_t)(load(&t->arrived) - arrived) < 0) {
-        GError *err = NULL;
-
-        net_driver_check(t->guest->driver, &err);
-        vfio_check(err, "driver");
-        if (g_get_monotonic_time() > deadline) {
-            g_error("traffic stands still: %u of %u left, %u of %u arrived", load(&t->left),
-                    load(&t->sent), load(&t->arrived), load(&t->fed));
-        }
-        g_usleep(1000);
-    }
-}
-
-static void traffic_stop(Traffic *t)
-{
-    __atomic_store_n(&t->stop, true, __ATOMIC_RELAXED);
-    for (unsigned i = 0; i < G_N_ELEMENTS(t->threads); i++) {
-        pthread_join(t->threads[i], NULL);
-    }
-}
-
 /* --- replacing --- */
 
 /* Saved, ended, then the next one is started. */
@@ -417,7 +241,7 @@ static void test_replace(const void *data)
     Guest guest = guest_new(&place, packed ? RIG_FEATURE(VIRTIO_F_RING_PACKED) : 0, RECONNECT_MS);
     Traffic t;
 
-    traffic_start(&t, &guest, &place);
+    traffic_start(&t, guest.driver, place.wire[0]);
     traffic_wait(&t, BETWEEN);
     for (unsigned i = 0; i < rounds; i++) {
         g_autofree char *device =
@@ -486,7 +310,7 @@ static void test_saved(void)
     vfio_user_answer_clear(&answer);
     Traffic t;
 
-    traffic_start(&t, &guest, &place);
+    traffic_start(&t, guest.driver, place.wire[0]);
     traffic_wait(&t, BETWEEN);
     traffic_stop(&t);
     guest_free(&guest);
@@ -511,7 +335,7 @@ static void test_failed(const void *data)
     if (stopped) {
         command(server, "cont", NULL);
     }
-    traffic_start(&t, &guest, &place);
+    traffic_start(&t, guest.driver, place.wire[0]);
     traffic_wait(&t, BETWEEN);
     traffic_stop(&t);
     guest_free(&guest);
@@ -612,7 +436,7 @@ static void test_two_devices(void)
     add(next, "object-add", object);
     server_quit(server);
     command(next, "migrate-incoming", uri);
-    traffic_start(&t, &guest, &place);
+    traffic_start(&t, guest.driver, place.wire[0]);
     traffic_wait(&t, BETWEEN);
     traffic_stop(&t);
     GError *err = NULL;
