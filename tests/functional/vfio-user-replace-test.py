@@ -3,12 +3,15 @@
 
 `swnic-guest tcp echo` drives the device; this program sends and compares what comes back.  At marks
 along the way the server saves its state to a file and quits, and a new process with the file, the
-same socket and the same tap goes on, each time with another transmit policy.
+same socket and the same tap goes on, each time with another transmit policy.  A tap that is opened
+by name drops packets while no process has it; one that is handed on (fd=) does not.
 """
+import fcntl
 import hashlib
 import json
 import os
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -26,6 +29,7 @@ GUEST = os.environ["SWNIC_GUEST"]
 IFNAME, HOST, ADDRESS, PORT = "swnicrepl", "10.9.0.1", "10.9.0.2", 5001
 SIZE = 192 << 20
 REPLACEMENTS = 6
+TUNSETIFF, IFF_TAP, IFF_NO_PI, IFF_VNET_HDR = 0x400454CA, 2, 0x1000, 0x4000
 POLICIES = ("tx=bh", "tx=timer", "tx=flush-first", "tx=adaptive")
 WAIT = 60
 
@@ -33,8 +37,10 @@ WAIT = 60
 class Server:
     """The server of the moment."""
 
-    def __init__(self, folder, device):
+    def __init__(self, folder, device, tap_fd=None):
         self.folder, self.device, self.number = folder, device, 0
+        self.fds = () if tap_fd is None else (tap_fd,)
+        self.tap = f"fd={tap_fd}" if self.fds else f"ifname={IFNAME},script=no,downscript=no"
         self.emulator = self.start()
 
     def start(self, *more):
@@ -42,10 +48,10 @@ class Server:
         self.number += 1
         return Swnic().start(
             "-machine", "vfio-user",
-            "-netdev", f"tap,id=n0,ifname={IFNAME},script=no,downscript=no",
+            "-netdev", f"tap,id=n0,{self.tap}",
             "-device", f"virtio-net-pci,netdev=n0,id=nic0,{device}",
             "-object", "vfio-user-server,id=s0,device=nic0,socket.type=unix,"
-                       f"socket.path={self.folder}/nic0.sock", *more)
+                       f"socket.path={self.folder}/nic0.sock", *more, pass_fds=self.fds)
 
     def quit(self):
         self.emulator.__exit__(None)
@@ -121,9 +127,16 @@ def run_guest(folder, *options):
     return guest
 
 
-def replace_under_tcp(tap, device, *options):
+def open_tap():
+    fd = os.open("/dev/net/tun", os.O_RDWR)
+    fcntl.ioctl(fd, TUNSETIFF, struct.pack("16sH22x", IFNAME.encode(),
+                                           IFF_TAP | IFF_NO_PI | IFF_VNET_HDR))
+    return fd
+
+
+def replace_under_tcp(tap, device, *options, tap_fd=None):
     with tempfile.TemporaryDirectory(prefix="swnic-") as folder:
-        server = Server(folder, device)
+        server = Server(folder, device, tap_fd)
         guest = None
         try:
             guest = run_guest(folder, *options)
@@ -145,10 +158,19 @@ def replace_under_tcp(tap, device, *options):
             server.quit()
 
 
+def replace_with_tap_fd(tap):
+    fd = open_tap()
+    try:
+        replace_under_tcp(tap, "", "--offloads", tap_fd=fd)
+    finally:
+        os.close(fd)
+
+
 def test(tap):
     make_tap(IFNAME, HOST)
     tap.run("split", replace_under_tcp, tap, "")
     tap.run("split-offloads", replace_under_tcp, tap, "", "--offloads")
+    tap.run("tap-handed-on", replace_with_tap_fd, tap)
     tap.run("packed-offloads", replace_under_tcp, tap, "packed=on", "--offloads", "--packed")
 
 

@@ -26,10 +26,10 @@ class Swnic:
     def path(self, name):
         return str(Path(self.folder.name) / name)
 
-    def start(self, *arguments):
+    def start(self, *arguments, pass_fds=()):
         command = [self.binary, "-nodefaults", "-qmp",
                    f"unix:{self.path('qmp')},server=on,wait=off", *arguments]
-        self.process = subprocess.Popen(command, preexec_fn=die_with_parent)
+        self.process = subprocess.Popen(command, preexec_fn=die_with_parent, pass_fds=pass_fds)
         connection = socket.socket(socket.AF_UNIX)
         deadline = time.monotonic() + 20
         while True:
