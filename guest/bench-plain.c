@@ -18,9 +18,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define POLL_MS  20
-#define DRAIN_US (2 * G_USEC_PER_SEC)
-#define SLOTS    256 /* as a driver's ring has: the same bytes go through the caches */
+#define POLL_MS 20
+#define SLOTS   256 /* as a driver's ring has: the same bytes go through the caches */
 
 typedef struct Plain {
     BenchTap tap;
@@ -41,13 +40,6 @@ typedef bool PlainLoad(Plain *plain, gint64 us, GError **errp);
 static bool fail(GError **errp, const char *what)
 {
     g_set_error(errp, G_IO_ERROR, G_IO_ERROR_FAILED, "%s: %s", what, g_strerror(errno));
-    return false;
-}
-
-static bool lost(GError **errp, uint64_t sent, uint64_t arrived)
-{
-    g_set_error(errp, G_IO_ERROR, G_IO_ERROR_FAILED,
-                "%" PRIu64 " frames were sent, %" PRIu64 " arrived", sent, arrived);
     return false;
 }
 
@@ -105,7 +97,7 @@ static bool load_tx(Plain *plain, gint64 us, GError **errp)
     }
     uint64_t taken;
     return bench_tap_count(&plain->tap, &taken, errp) &&
-           (taken == plain->sent || lost(errp, plain->sent, taken));
+           (taken == plain->sent || bench_lost(errp, plain->sent, taken));
 }
 
 static bool load_rx(Plain *plain, gint64 us, GError **errp)
@@ -126,11 +118,12 @@ static bool load_rx(Plain *plain, gint64 us, GError **errp)
         }
         plain->injected += (unsigned)sent;
     }
-    while (received_by(plain) < plain->injected && now < end + DRAIN_US) {
+    while (received_by(plain) < plain->injected && now < end + BENCH_DRAIN) {
         sched_yield();
         now = g_get_monotonic_time();
     }
-    return received_by(plain) == plain->injected || lost(errp, plain->injected, received_by(plain));
+    return received_by(plain) == plain->injected ||
+           bench_lost(errp, plain->injected, received_by(plain));
 }
 
 static bool load_round_trip(Plain *plain, gint64 us, GError **errp)
@@ -145,8 +138,8 @@ static bool load_round_trip(Plain *plain, gint64 us, GError **errp)
         }
         plain->injected++;
         while (recv(plain->tap.packet_fd, buffer, sizeof(buffer), 0) < 0) {
-            if (g_get_monotonic_time() > now + DRAIN_US) {
-                return lost(errp, plain->injected, plain->injected - 1);
+            if (g_get_monotonic_time() > now + BENCH_DRAIN) {
+                return bench_lost(errp, plain->injected, plain->injected - 1);
             }
             sched_yield();
         }
@@ -173,7 +166,7 @@ static bool measure(Plain *plain, PlainLoad *load, gint64 us, BenchSample *sampl
     }
     packets = packets_of(plain) - packets;
     if (packets == 0) {
-        return lost(errp, 1, 0);
+        return bench_lost(errp, 1, 0);
     }
     bench_meter_stop(&meter, packets, sample);
     sample->notifications = NAN;
@@ -211,18 +204,20 @@ static bool run(const BenchOptions *options, unsigned size, PlainLoad *load, Pla
     return ok;
 }
 
-bool bench_plain_tx(const BenchOptions *options, unsigned size, BenchSample *sample, GError **errp)
+bool bench_plain_tx(const BenchOptions *options, const BenchScenario *scenario, unsigned size,
+                    BenchSample *sample, GError **errp)
 {
     return run(options, size, load_tx, &(Plain){.tap = {-1, -1}}, sample, errp);
 }
 
-bool bench_plain_rx(const BenchOptions *options, unsigned size, BenchSample *sample, GError **errp)
+bool bench_plain_rx(const BenchOptions *options, const BenchScenario *scenario, unsigned size,
+                    BenchSample *sample, GError **errp)
 {
     return run(options, size, load_rx, &(Plain){.tap = {-1, -1}}, sample, errp);
 }
 
-bool bench_plain_round_trip(const BenchOptions *options, unsigned size, BenchSample *sample,
-                            GError **errp)
+bool bench_plain_round_trip(const BenchOptions *options, const BenchScenario *scenario,
+                            unsigned size, BenchSample *sample, GError **errp)
 {
     return run(options, size, load_round_trip, &(Plain){.tap = {-1, -1}, .echoes = true}, sample,
                errp);

@@ -36,9 +36,21 @@ static bool write_file(const char *path, const char *text)
     return ok;
 }
 
+/* Without it a new namespace's 127.0.0.1 cannot be reached; what needs that says so. */
+static void set_loopback_up(void)
+{
+    struct ifreq ifr = {.ifr_name = "lo", .ifr_flags = IFF_UP};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0) {
+        ioctl(fd, SIOCSIFFLAGS, &ifr);
+        close(fd);
+    }
+}
+
 bool bench_tap_enter_namespace(GError **errp)
 {
     if (unshare(CLONE_NEWNET) == 0) {
+        set_loopback_up();
         return true;
     }
     g_autofree char *uid = g_strdup_printf("0 %u 1", geteuid());
@@ -50,6 +62,7 @@ bool bench_tap_enter_namespace(GError **errp)
         !write_file("/proc/self/gid_map", gid)) {
         return fail(errp, "user namespace (root needs none)");
     }
+    set_loopback_up();
     return true;
 }
 

@@ -20,7 +20,8 @@ typedef struct BenchTap {
     char ifname[16];
 } BenchTap;
 
-/* Once, before there are threads.  Without root a user namespace is tried.  False with error. */
+/* Once, before there are threads.  Without root a user namespace is tried.  The loopback interface
+ * is up in it.  False with error. */
 bool bench_tap_enter_namespace(GError **errp);
 /* A new interface, up, IPv6 off; offloads off.  False with error. */
 bool bench_tap_open(BenchTap *tap, GError **errp);

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #define MAX_OTHERS 0.2 /* CPUs that others may use before a goal counts as missed */
+#define TRIES      4   /* of another emulator: QEMU 7.2's stream hangs now and then */
 
 typedef enum SubjectKind { SUBJECT_PLAIN, SUBJECT_SWNIC, SUBJECT_OTHER } SubjectKind;
 
@@ -43,8 +44,12 @@ static const struct Goal {
     SubjectKind against;
     double ratio;
 } goals[] = {
-    {"tx-none", BENCH_SMALL, SUBJECT_OTHER, 2},
-    {"tx-tap", BENCH_SMALL, SUBJECT_PLAIN, 0.85},
+    {"tx-none", BENCH_SMALL, SUBJECT_OTHER, 2},      {"tx-tap", BENCH_SMALL, SUBJECT_PLAIN, 0.85},
+    {"dgram-tx", BENCH_SMALL, SUBJECT_OTHER, 3},     {"dgram-tx", BENCH_FULL, SUBJECT_OTHER, 3},
+    {"dgram-rx", BENCH_SMALL, SUBJECT_OTHER, 3},     {"dgram-rx", BENCH_FULL, SUBJECT_OTHER, 3},
+    {"stream-tx", BENCH_SMALL, SUBJECT_OTHER, 1.3},  {"stream-tx", BENCH_FULL, SUBJECT_OTHER, 1.3},
+    {"stream-rx", BENCH_SMALL, SUBJECT_OTHER, 1.3},  {"stream-rx", BENCH_FULL, SUBJECT_OTHER, 1.3},
+    {"user-download", BENCH_FULL, SUBJECT_OTHER, 1},
 };
 
 typedef struct Run {
@@ -72,26 +77,45 @@ static void print_interval(const char *name, BenchInterval interval, double scal
            interval.high * scale);
 }
 
+static void print_rate(const Results *results, BenchInterval rate)
+{
+    switch (results->scenario->unit) {
+    case BENCH_ROUND_TRIPS:
+        print_interval("µs/round trip",
+                       (BenchInterval){1e6 / rate.median, 1e6 / rate.high, 1e6 / rate.low}, 1);
+        break;
+    case BENCH_BYTES:
+        print_interval("Mbyte/s", rate, 1e-6);
+        print_interval("Gbit/s", rate, 8e-9);
+        break;
+    case BENCH_PACKETS:
+        print_interval("Mpackets/s", rate, 1e-6);
+        if (results->size > BENCH_SMALL) {
+            print_interval("Gbit/s", rate, results->size * 8e-9);
+        }
+    }
+}
+
 static void print_subject(const Results *results, unsigned subject, unsigned runs)
 {
-    BenchInterval rate = interval_of(results, subject, runs, offsetof(BenchSample, rate));
-    bool trips = strcmp(results->scenario->name, "round-trip") == 0;
+    static const struct {
+        const char *name;
+        double scale;
+    } cpu[] = {
+        [BENCH_PACKETS] = {"CPU ns/packet", 1},
+        [BENCH_ROUND_TRIPS] = {"CPU ns/round trip", 1},
+        [BENCH_BYTES] = {"CPU ns/Kbyte", 1000},
+    };
+    BenchUnit unit = results->scenario->unit;
+    BenchInterval notifications =
+        interval_of(results, subject, runs, offsetof(BenchSample, notifications));
     printf("  %s\n", results->subjects[subject].label);
-    if (trips) {
-        BenchInterval us = {1e6 / rate.median, 1e6 / rate.high, 1e6 / rate.low};
-        print_interval("µs/round trip", us, 1);
-    } else {
-        print_interval("Mpackets/s", rate, 1e-6);
-    }
-    if (results->size > BENCH_SMALL) {
-        print_interval("Gbit/s", rate, results->size * 8e-9);
-    }
-    print_interval(trips ? "CPU ns/round trip" : "CPU ns/packet",
-                   interval_of(results, subject, runs, offsetof(BenchSample, cpu_ns)), 1);
-    if (results->subjects[subject].kind != SUBJECT_PLAIN) {
-        print_interval("notifications/packet",
-                       interval_of(results, subject, runs, offsetof(BenchSample, notifications)),
-                       1);
+    print_rate(results, interval_of(results, subject, runs, offsetof(BenchSample, rate)));
+    print_interval(cpu[unit].name,
+                   interval_of(results, subject, runs, offsetof(BenchSample, cpu_ns)),
+                   cpu[unit].scale);
+    if (!isnan(notifications.median)) {
+        print_interval("notifications/packet", notifications, 1);
     }
 }
 
@@ -168,11 +192,27 @@ static bool measure(const BenchOptions *options, const BenchScenario *scenario, 
 {
     bool ok = subject->command
                   ? scenario->run(options, scenario, size, subject->command, sample, errp)
-                  : scenario->run_plain(options, size, sample, errp);
+                  : scenario->run_plain(options, scenario, size, sample, errp);
     if (!ok) {
         g_prefix_error(errp, "%s, %u bytes, %s: ", scenario->name, size, subject->label);
     }
     return ok;
+}
+
+/* What another emulator loses is not a failure of ours: it is said, and measured again. */
+static bool measure_repeatedly(const BenchOptions *options, const BenchScenario *scenario,
+                               unsigned size, const Subject *subject, BenchSample *sample,
+                               GError **errp)
+{
+    unsigned tries = subject->kind == SUBJECT_OTHER ? TRIES : 1;
+    for (unsigned i = 1; i < tries; i++) {
+        g_autoptr(GError) error = NULL;
+        if (measure(options, scenario, size, subject, sample, &error)) {
+            return true;
+        }
+        fprintf(stderr, "swnic-guest: %s; once more\n", error->message);
+    }
+    return measure(options, scenario, size, subject, sample, errp);
 }
 
 static bool run_size(Run *run, const BenchScenario *scenario, unsigned size, GError **errp)
@@ -183,8 +223,8 @@ static bool run_size(Run *run, const BenchScenario *scenario, unsigned size, GEr
     for (unsigned i = 0; i < runs; i++) {
         for (unsigned j = 0; j < results.count; j++) {
             unsigned subject = (i + j) % results.count; /* nobody is always first */
-            if (!measure(run->options, scenario, size, &results.subjects[subject],
-                         &samples[subject * runs + i], errp)) {
+            if (!measure_repeatedly(run->options, scenario, size, &results.subjects[subject],
+                                    &samples[subject * runs + i], errp)) {
                 return false;
             }
         }
@@ -266,12 +306,14 @@ static bool parse_options(int *argc, char ***argv, BenchOptions *options, GError
          NULL},
         {"check", 'c', 0, G_OPTION_ARG_NONE, &options->check,
          "Exit with status 2 if a goal is not met", NULL},
+        {"one-download", 0, G_OPTION_FLAG_HIDDEN, G_OPTION_ARG_NONE, &options->one_download, NULL,
+         NULL},
         {NULL},
     };
     g_autoptr(GString) summary =
         g_string_new("Scenarios (all run when none is named; NAME:SIZE is one frame size of it):");
     for (unsigned i = 0; i < bench_scenario_count; i++) {
-        g_string_append_printf(summary, "\n  %-11s %s (", bench_scenarios[i].name,
+        g_string_append_printf(summary, "\n  %-13s %s (", bench_scenarios[i].name,
                                bench_scenarios[i].summary);
         for (const unsigned *size = bench_scenarios[i].sizes; *size; size++) {
             g_string_append_printf(summary, "%u%s", *size, size[1] ? ", " : " bytes)");
@@ -354,7 +396,10 @@ int bench_main(int argc, char **argv)
     BenchOptions options = {0};
     Run run = {.options = &options, .all_met = true};
     bool ok = parse_options(&argc, &argv, &options, &error);
-    if (ok) {
+    if (ok && options.one_download) {
+        guest_guard_start(0);
+        ok = bench_user_print_sample(&options, &error);
+    } else if (ok) {
         run.has_tap = have_taps();
         guest_guard_start(0);
         if (!options.emulators) {

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 static unsigned limit_seconds;
+static void (*_Atomic on_end)(void);
 
 static void fill_set(sigset_t *set)
 {
@@ -54,6 +55,10 @@ static void *guard_thread(void *opaque)
     fill_set(&set);
     int sig = await_signal(&set);
     emulator_kill_all();
+    void (*fn)(void) = on_end;
+    if (fn) {
+        fn();
+    }
     if (sig < 0) {
         fprintf(stderr, "swnic-guest: not finished after %u s (--timeout), giving up\n",
                 limit_seconds);
@@ -64,6 +69,11 @@ static void *guard_thread(void *opaque)
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
     kill(getpid(), sig);
     _exit(128 + sig);
+}
+
+void guest_guard_on_end(void (*fn)(void))
+{
+    on_end = fn;
 }
 
 void guest_guard_start(unsigned seconds)

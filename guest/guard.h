@@ -7,5 +7,7 @@
 
 /* Once, before any other thread; @seconds 0: no limit of time. */
 void guest_guard_start(unsigned seconds);
+/* @fn is called then too, in another thread; NULL: nothing is. */
+void guest_guard_on_end(void (*fn)(void));
 
 #endif
