@@ -3,10 +3,15 @@
  *
  * libslirp is a TCP/IP stack that ends the guest's connections here and opens sockets of the
  * host's in their place.  It has no back-pressure: when it makes a frame, it hands it over.  So
- * frames from it go into a bounded queue, which is sent as one batch after each poll; while the
- * queue is not empty libslirp is not polled, hence reads nothing more from the host's sockets.
- * Only frames that the guest's own frames provoke (answers) still join the queue then; what
- * overflows it is counted.
+ * frames from it go into a bounded queue.  While that is not empty libslirp is not polled, hence
+ * reads nothing more from the host's sockets.  Only frames that the guest's own frames provoke
+ * (answers) still join the queue then; what overflows it is counted.
+ *
+ * The queue is sent in batches of SHARE frames, while libslirp goes on: a TCP window's worth of
+ * frames sent at once would have the guest wait for the last of them, and then us for the guest.
+ * In a poll that is at once.  In the middle of the guest's own batch it would be the device's
+ * receive side within its transmit side: there the rest of that batch is refused until the loop
+ * has sent the queue.
  *
  * Polling: before each sleep of the loop libslirp names its sockets.  They sit in an epoll fd of
  * our own, which in turn is one fd in the loop's: the loop's cost does not grow with connections,
@@ -32,6 +37,7 @@
 #include "util/log.h"
 
 #define QUEUE_MAX  1024 /* frames; with an MTU of 1500 some 1.5 MiB */
+#define SHARE      16   /* frames sent at a time, if there are so many */
 #define EVENTS_MAX 64
 
 typedef struct QueuedFrame {
@@ -64,6 +70,9 @@ typedef struct UserClient {
 
     QueuedFrame queue[QUEUE_MAX]; /* a ring */
     unsigned head, count;
+    bool polling;        /* in slirp_pollfds_poll() */
+    bool blocked;        /* the peer did not take all the last time */
+    bool refused;        /* the peer has frames that we did not take */
     uint8_t *linear;     /* a frame in one piece */
     GPtrArray *forwards; /* guestfwd to character devices */
 } UserClient;
@@ -76,6 +85,25 @@ typedef struct UserTimer {
 } UserTimer;
 
 /* ---- frames from libslirp ---- */
+
+/* Sends what is queued, as far as the peer takes it. */
+static void send_queue(UserClient *u)
+{
+    NetPacket pkts[NET_BATCH_MAX];
+    struct iovec iov[NET_BATCH_MAX];
+    while (u->count > 0 && !u->blocked) {
+        unsigned n = MIN(u->count, NET_BATCH_MAX);
+        for (unsigned i = 0; i < n; i++) {
+            QueuedFrame *f = &u->queue[(u->head + i) % QUEUE_MAX];
+            iov[i] = (struct iovec){f->data, f->size};
+            pkts[i] = (NetPacket){&iov[i], 1, f->size};
+        }
+        unsigned taken = net_send_batch(&u->nc, pkts, n);
+        u->head = (u->head + taken) % QUEUE_MAX;
+        u->count -= taken;
+        u->blocked = taken < n;
+    }
+}
 
 static ssize_t user_send_packet(const void *data, size_t size, void *opaque)
 {
@@ -92,29 +120,22 @@ static ssize_t user_send_packet(const void *data, size_t size, void *opaque)
     memcpy(f->data, data, size);
     f->size = size;
     u->count++;
-    /* Also for frames made while the guest sends: its batch is not the place to send it more. */
-    bh_schedule(u->flush);
+    if (u->polling && u->count >= SHARE) {
+        send_queue(u);
+    } else {
+        bh_schedule(u->flush);
+    }
     return size;
 }
 
 static void user_flush(void *opaque)
 {
     UserClient *u = opaque;
-    NetPacket pkts[NET_BATCH_MAX];
-    struct iovec iov[NET_BATCH_MAX];
-    while (u->count > 0) {
-        unsigned n = MIN(u->count, NET_BATCH_MAX);
-        for (unsigned i = 0; i < n; i++) {
-            QueuedFrame *f = &u->queue[(u->head + i) % QUEUE_MAX];
-            iov[i] = (struct iovec){f->data, f->size};
-            pkts[i] = (NetPacket){&iov[i], 1, f->size};
-        }
-        unsigned taken = net_send_batch(&u->nc, pkts, n);
-        u->head = (u->head + taken) % QUEUE_MAX;
-        u->count -= taken;
-        if (taken < n) {
-            return; /* until peer_writable */
-        }
+    u->blocked = false; /* it may have changed its mind */
+    send_queue(u);
+    if (u->refused) {
+        u->refused = false;
+        net_peer_writable(&u->nc);
     }
 }
 
@@ -132,6 +153,12 @@ static unsigned user_receive(NetClient *nc, NetPacket *pkts, unsigned n)
 {
     UserClient *u = (UserClient *)nc;
     for (unsigned i = 0; i < n; i++) {
+        /* A peer that takes no answers now may still send: it may wait for that first. */
+        if (u->count >= SHARE && !u->blocked) {
+            u->refused = true;
+            bh_schedule(u->flush);
+            return i;
+        }
         const uint8_t *data = pkts[i].iovcnt ? pkts[i].iov[0].iov_base : u->linear;
         if (pkts[i].iovcnt > 1) {
             iov_to_buf(pkts[i].iov, pkts[i].iovcnt, 0, u->linear, pkts[i].size);
@@ -276,8 +303,10 @@ static void user_poll(UserClient *u)
     for (int i = 0; i < n; i++) {
         polled_fd(u, events[i].data.fd)->ready = events[i].events;
     }
+    u->polling = true;
     slirp_pollfds_poll(u->slirp, 0, user_get_revents, u);
-    user_flush(u);
+    u->polling = false;
+    send_queue(u);
 }
 
 static void user_epoll_ready(void *opaque)

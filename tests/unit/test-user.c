@@ -37,7 +37,9 @@ static void send_frame(TestClient *c, const void *data, size_t size)
 {
     struct iovec iov = {(void *)data, size};
     NetPacket pkt = {&iov, 1, size};
-    g_assert_cmpuint(net_send_batch(&c->nc, &pkt, 1), ==, 1);
+    while (net_send_batch(&c->nc, &pkt, 1) == 0) { /* it sends its answers first */
+        g_assert_true(event_loop_run_once(event_loop_main(), false));
+    }
 }
 
 /* Takes the next received frame of which @match is true; others are thrown away. */
@@ -83,15 +85,23 @@ static void fill_ether(uint8_t *frame, const uint8_t *dst, uint16_t type)
 
 /* ---- ARP ---- */
 
-static void send_arp(TestClient *c, const char *target)
+#define ARP_SIZE 42
+
+static void make_arp(uint8_t f[static ARP_SIZE], const char *target)
 {
     static const uint8_t broadcast[6] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
-    uint8_t f[42] = {0};
+    memset(f, 0, ARP_SIZE);
     fill_ether(f, broadcast, 0x0806);
     memcpy(f + 14, "\0\1\10\0\6\4\0\1", 8);
     memcpy(f + 22, guest_mac, 6);
     inet_pton(AF_INET, "10.0.2.15", f + 28);
     inet_pton(AF_INET, target, f + 38);
+}
+
+static void send_arp(TestClient *c, const char *target)
+{
+    uint8_t f[ARP_SIZE];
+    make_arp(f, target);
     send_frame(c, f, sizeof(f));
 }
 
@@ -313,6 +323,35 @@ static void test_overflow_is_counted(void)
     guest_free(c);
 }
 
+/* A long batch is not taken whole before its first answers are sent, and none of those within it. */
+static void test_answers_come_between_parts_of_a_batch(void)
+{
+    TestClient *c = guest_new("{'type':'user','id':'n0','ipv6':false}", 1000);
+    uint8_t f[ARP_SIZE];
+    NetPacket pkts[100];
+    struct iovec iov[100];
+    make_arp(f, "10.0.2.2");
+    for (unsigned i = 0; i < 100; i++) {
+        iov[i] = (struct iovec){f, ARP_SIZE};
+        pkts[i] = (NetPacket){&iov[i], 1, ARP_SIZE};
+    }
+    unsigned done = 0, parts = 0;
+    while (done < 100) {
+        unsigned taken = net_send_batch(&c->nc, pkts + done, 100 - done);
+        g_assert_cmpuint(taken, >, 0);
+        g_assert_cmpuint(c->got->len, ==, done);
+        done += taken;
+        parts++;
+        c->to_send = c->sent + (done < 100); /* one frame that nobody answers, when it can be */
+        run_loop_until_idle();
+        g_assert_cmpuint(c->sent, ==, c->to_send);
+        g_assert_cmpuint(c->got->len, ==, done);
+    }
+    g_assert_cmpuint(parts, >=, 4);
+    g_assert_cmpuint(c->nc.peer->stats.drops[NET_DROP_OVERFLOW], ==, 0);
+    guest_free(c);
+}
+
 static void test_guestfwd(void)
 {
     TestClient *c = guest_new(
@@ -476,6 +515,8 @@ int main(int argc, char **argv)
     g_test_add_func("/user/dhcp", test_dhcp);
     g_test_add_func("/user/hostfwd", test_hostfwd);
     g_test_add_func("/user/overflow-is-counted", test_overflow_is_counted);
+    g_test_add_func("/user/answers-come-between-parts-of-a-batch",
+                    test_answers_come_between_parts_of_a_batch);
     g_test_add_func("/user/guestfwd", test_guestfwd);
     g_test_add_func("/user/guestfwd-chardev", test_guestfwd_chardev);
     g_test_add_func("/user/garbage-frames", test_garbage_frames);
