@@ -304,13 +304,23 @@ static void *yardstick_thread(void *opaque)
     return NULL;
 }
 
-static void yardstick_load(Yardstick *y, gint64 us)
+static uint64_t moved_by(const Yardstick *y)
 {
-    for (gint64 end = g_get_monotonic_time() + us; g_get_monotonic_time() < end;) {
+    return __atomic_load_n(&y->moved, __ATOMIC_ACQUIRE);
+}
+
+/* For @us, longer where the thread has had no CPU until then; how many frames it moved. */
+static uint64_t yardstick_load(Yardstick *y, gint64 us)
+{
+    uint64_t before = moved_by(y);
+    gint64 now = g_get_monotonic_time(), end = now + us;
+    while (now < end || (moved_by(y) == before && now < end + BENCH_DRAIN)) {
         if ((y->receives ? end_write(&y->own) : end_read(&y->own)) == 0) {
             sched_yield();
         }
+        now = g_get_monotonic_time();
     }
+    return moved_by(y) - before;
 }
 
 static bool yardstick_measure(Yardstick *y, const BenchOptions *options, BenchSample *sample,
@@ -318,10 +328,8 @@ static bool yardstick_measure(Yardstick *y, const BenchOptions *options, BenchSa
 {
     BenchMeter meter;
     yardstick_load(y, BENCH_WARM_UP);
-    uint64_t moved = __atomic_load_n(&y->moved, __ATOMIC_ACQUIRE);
     bench_meter_start(&meter, y->clock, true);
-    yardstick_load(y, options->milliseconds * 1000ll);
-    moved = __atomic_load_n(&y->moved, __ATOMIC_ACQUIRE) - moved;
+    uint64_t moved = yardstick_load(y, options->milliseconds * 1000ll);
     if (moved == 0) {
         return bench_lost(errp, 1, 0);
     }

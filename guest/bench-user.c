@@ -29,7 +29,7 @@
 #include <unistd.h>
 
 #define PIECE    (256 * 1024)
-#define FIRST_US (10 * G_USEC_PER_SEC) /* until the first byte is there */
+#define FIRST_US (10 * G_USEC_PER_SEC) /* until something comes, at most */
 #define STEP_US  1000
 #define GATEWAY  0x0A000202u /* 10.0.2.2, which stands for 127.0.0.1 */
 #define OWN      0x0A00020Fu
@@ -165,20 +165,28 @@ static uint64_t received_by(const Download *d)
     return __atomic_load_n(&d->received, __ATOMIC_RELAXED);
 }
 
-static bool measure(Download *d, const BenchOptions *options, BenchSample *sample, GError **errp)
+/* At least for @us, and until there is something; how many bytes came. */
+static uint64_t receive_for(const Download *d, gint64 us)
 {
+    uint64_t before = received_by(d);
     gint64 deadline = g_get_monotonic_time() + FIRST_US;
-    while (received_by(d) == 0 && g_get_monotonic_time() < deadline) {
+    g_usleep((gulong)us);
+    while (received_by(d) == before && g_get_monotonic_time() < deadline) {
         g_usleep(STEP_US);
     }
-    g_usleep(BENCH_WARM_UP);
-    uint64_t bytes = received_by(d);
+    return received_by(d) - before;
+}
+
+static bool measure(Download *d, const BenchOptions *options, BenchSample *sample, GError **errp)
+{
     BenchMeter meter;
-    bench_meter_start(&meter, d->guest.clock, false);
-    g_usleep((gulong)options->milliseconds * 1000);
-    bytes = received_by(d) - bytes;
-    if (bytes == 0) {
+    if (receive_for(d, BENCH_WARM_UP) == 0) {
         return fail(errp, "download", "nothing comes");
+    }
+    bench_meter_start(&meter, d->guest.clock, false);
+    uint64_t bytes = receive_for(d, options->milliseconds * 1000ll);
+    if (bytes == 0) {
+        return fail(errp, "download", "it has stopped");
     }
     bench_meter_stop(&meter, bytes, sample);
     return net_driver_check(d->guest.driver, errp);
