@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-Rig *tap_rig_open(Wire *wire, const char *netdev, const char *device, uint64_t features)
+Rig *tap_rig_open(Wire *wire, const char *netdev, const char *device, VirtioDriverFeatures features)
 {
     Rig *rig = rig_open(&(RigConfig){.netdev = netdev, .device = device, .features = features});
 
