@@ -735,22 +735,6 @@ static void test_silent(void)
 
 /* --- migration --- */
 
-static void wait_migrated(Emulator *e)
-{
-    for (unsigned ms = 0;; ms++) {
-        json_object *info = launch_qmp(e, "query-migrate", NULL);
-        g_autofree char *status = g_strdup(launch_string(info, "status"));
-
-        json_object_put(info);
-        if (!g_strcmp0(status, "completed")) {
-            return;
-        }
-        g_assert_cmpstr(status, !=, "failed");
-        g_assert_cmpuint(ms, <, RIG_TIMEOUT_MS);
-        g_usleep(1000);
-    }
-}
-
 /* To another emulator with a back end of its own, which goes on where the first one stopped. */
 static void test_migrate(void)
 {
@@ -767,7 +751,7 @@ static void test_migrate(void)
     g_autofree char *stream = g_build_filename(vu.dir, "stream", NULL);
 
     launch_do(vu.rig->emulator, "migrate", "{'uri': 'file:%s'}", stream);
-    wait_migrated(vu.rig->emulator);
+    launch_wait_migrated(vu.rig->emulator);
     g_assert_true(vu_wait(vu.backend, vu_is_started, 0));
     /* What the back end wrote meanwhile it logged. */
     g_assert_cmpuint(count_of(&vu, VHOST_USER_SET_LOG_BASE), ==, 1);
@@ -785,7 +769,7 @@ static void test_migrate(void)
                          "-incoming defer",
                          path);
     launch_do(e, "migrate-incoming", "{'uri': 'file:%s'}", stream);
-    wait_migrated(e);
+    launch_wait_migrated(e);
     launch_do(e, "cont", NULL);
     g_assert_true(vu_wait(second, vu_is_started, RX_TX));
     g_assert_cmpuint(vu_lock(second)->vrings[RIG_RX].base, ==, 7);
