@@ -327,6 +327,27 @@ static void test_broken_device(void)
     }
 }
 
+static void test_returned_twice(void)
+{
+    int token;
+    Chain first, second;
+    uint32_t len;
+    Fixture f;
+
+    set_up(&f, 4, false);
+    driver_queue_add(f.queue, segments, 1, 0, &token);
+    driver_queue_add(f.queue, segments, 1, 0, &token);
+    driver_queue_publish(f.queue);
+    g_assert_true(device_pop(&f, &first) && device_pop(&f, &second));
+    device_push(&f, &first, 0);
+    device_push(&f, &first, 0);
+    g_assert_nonnull(driver_queue_take(f.queue, &len));
+    g_assert_false(f.queue->broken);
+    g_assert_null(driver_queue_take(f.queue, &len));
+    g_assert_true(f.queue->broken);
+    tear_down(&f);
+}
+
 static void test_bad_sizes(void)
 {
     static const uint16_t sizes[] = {0, 32769};
@@ -355,6 +376,7 @@ int main(int argc, char **argv)
     g_test_add_func("/driver-queue-packed/notifications", test_notifications);
     g_test_add_func("/driver-queue-packed/interrupts", test_interrupts);
     g_test_add_func("/driver-queue-packed/broken-device-stops-the-queue", test_broken_device);
+    g_test_add_func("/driver-queue-packed/returned-twice-is-broken", test_returned_twice);
     g_test_add_func("/driver-queue-packed/bad-sizes", test_bad_sizes);
     return g_test_run();
 }
