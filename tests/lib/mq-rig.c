@@ -132,7 +132,7 @@ void mq_rig_send_flows(MqRig *m, unsigned flows)
     }
 }
 
-uint8_t mq_rig_set_rss(MqRig *m, unsigned pair)
+uint8_t mq_rig_set_rss(MqRig *m, unsigned pair, unsigned pairs)
 {
     uint8_t bytes[512], *p = bytes, ack;
 
@@ -141,11 +141,12 @@ uint8_t mq_rig_set_rss(MqRig *m, unsigned pair)
     memcpy(p, "\xff\1\0\0\x7f\0\0\0", 8);
     p += 8;
     for (unsigned i = 0; i < 128; i++) {
-        *p++ = (uint8_t)(pair == MQ_PAIRS ? i % MQ_PAIRS : pair);
+        *p++ = (uint8_t)(pair == MQ_EVERY_PAIR ? i % pairs : pair);
         *p++ = 0;
     }
-    memcpy(p, "\4\0\x28", 3);
-    p += 3;
+    *p++ = (uint8_t)pairs; /* max_tx_vq */
+    *p++ = 0;
+    *p++ = KEY_LEN;
     for (unsigned i = 0; i < KEY_LEN; i++) {
         *p++ = (uint8_t)(i * 37 + 11);
     }

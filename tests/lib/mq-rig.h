@@ -35,9 +35,10 @@ uint8_t mq_rig_command(MqRig *m, const void *bytes, size_t size, void *answer, u
         uint8_t ack_;                                                                              \
         mq_rig_command(m, bytes_, sizeof(bytes_), &ack_, 1);                                       \
     })
-/* RSS_CONFIG: TCP and UDP hashes, a table of 128 entries that all name pair @pair, or every pair in
- * turn with MQ_PAIRS. */
-uint8_t mq_rig_set_rss(MqRig *m, unsigned pair);
+/* RSS_CONFIG: all hashes, @pairs pairs in use, and a table of 128 entries that all name pair @pair,
+ * or every pair in turn. */
+#define MQ_EVERY_PAIR G_MAXUINT
+uint8_t mq_rig_set_rss(MqRig *m, unsigned pair, unsigned pairs);
 
 /* Puts all buffers of all pairs on offer. */
 void mq_rig_post(MqRig *m);

@@ -65,7 +65,7 @@ static void change_state(MqRig *m)
 
     mq_rig_post(m);
     g_assert_cmpuint(MQ_RUN(m, VIRTIO_NET_CTRL_MQ, 0, PAIRS_USED, 0), ==, VIRTIO_NET_OK);
-    g_assert_cmpuint(mq_rig_set_rss(m, 2), ==, VIRTIO_NET_OK);
+    g_assert_cmpuint(mq_rig_set_rss(m, 2, MQ_PAIRS), ==, VIRTIO_NET_OK);
     g_assert_cmpuint(MQ_RUN(m, VIRTIO_NET_CTRL_HASH_TUNNEL, 0, 0x10, 0, 0, 0), ==, VIRTIO_NET_OK);
     g_assert_cmpuint(MQ_RUN(m, VIRTIO_NET_CTRL_NOTF_COAL, 1, 5, 0, 0, 0, 100, 0, 0, 0), ==,
                      VIRTIO_NET_OK);

@@ -53,6 +53,79 @@ static void test_flows(void)
     mq_rig_close(m);
 }
 
+/* A queue's thread interrupts after the used entry is there. */
+static void wait_interrupt(VirtioDriver *virtio, unsigned vector)
+{
+    for (unsigned ms = 0; !virtio_driver_take_interrupt(virtio, vector); ms++) {
+        g_assert_cmpuint(ms, <, WAIT_MS);
+        g_usleep(1000);
+    }
+}
+
+/* As many pairs as there can be: each sends, is steered to, and interrupts by its own vector. */
+static void test_most_pairs(void)
+{
+    enum { MOST = 64 };
+    static const char *const iothread[] = {"-object", "iothread,id=io0", NULL};
+    DriverQueue *queues[2 * MOST + 1];
+    g_autofree uint8_t *seen = g_malloc(WIRE_MAX);
+    GError *err = NULL;
+    MqRig m = {0};
+
+    m.rig = rig_open(&(RigConfig){
+        .netdev = TAP_RIG_NETDEV ",queues=64,vnet_hdr=on",
+        .device = in_iothread ? "mq=on,rss=on,iothread=io0" : "mq=on,rss=on",
+        .args = in_iothread ? iothread : NULL,
+    });
+    wire_open(&m.wire, TAP_RIG_IFNAME);
+    VirtioDriver *virtio = m.rig->virtio;
+    g_assert_true(virtio_driver_negotiate(virtio, MQ | F(RSS), &err));
+    g_assert_cmpuint(virtio->queue_count, ==, 2 * MOST + 1);
+    g_assert_cmpuint(virtio_driver_config_read(virtio, 2, 8), ==, MOST);
+    g_assert_true(virtio_driver_setup_interrupts(virtio, 2 * MOST + 2, &err));
+    g_assert_cmpuint(virtio->vectors, ==, 2 * MOST + 2);
+    for (uint16_t i = 0; i <= 2 * MOST; i++) {
+        queues[i] = virtio_driver_setup_queue(virtio, i, 0, (uint16_t)(i + 1), &err);
+        g_assert_no_error(err);
+    }
+    m.queues[MQ_CTRL] = queues[2 * MOST];
+    g_assert_true(virtio_driver_start(virtio, &err));
+    g_assert_cmpuint(MQ_RUN(&m, VIRTIO_NET_CTRL_MQ, 0, MOST, 0), ==, VIRTIO_NET_OK);
+    g_assert_cmpuint(MQ_RUN(&m, VIRTIO_NET_CTRL_MQ, 0, MOST + 1, 0), ==, VIRTIO_NET_ERR);
+    for (uint16_t pair = 0; pair < MOST; pair++) {
+        DriverQueue *rx = queues[2 * pair], *tx = queues[2 * pair + 1];
+        uint64_t addr = rig_alloc(m.rig, 2048);
+        struct virtio_net_hdr_v1 header;
+        uint8_t frame[200];
+        size_t size = mq_rig_frame(frame, pair);
+
+        memcpy(rig_at(m.rig, addr + HDR, size), frame, size);
+        ring_set(tx, 0, addr, (uint32_t)(HDR + size), 0, 0);
+        ring_send(m.rig, tx, 0);
+        ring_take(m.rig, tx);
+        g_assert_cmpuint(wire_recv(&m.wire, &header, seen, WAIT_MS), ==, size);
+        g_assert_cmpmem(seen, size, frame, size);
+
+        g_assert_cmpuint(mq_rig_set_rss(&m, pair, MOST), ==, VIRTIO_NET_OK);
+        ring_set(rx, 0, addr, 2048, VRING_DESC_F_WRITE, 0);
+        ring_send(m.rig, rx, 0);
+        header = (struct virtio_net_hdr_v1){0};
+        wire_send(&m.wire, &header, frame, size);
+        g_assert_cmpuint(ring_take(m.rig, rx).len, ==, HDR + size);
+        g_assert_cmpmem(rig_at(m.rig, addr + HDR, size), size, frame, size);
+        wait_interrupt(virtio, 2 * pair + 1);
+        wait_interrupt(virtio, 2 * pair + 2);
+        for (unsigned vector = 1; vector <= 2 * MOST; vector++) {
+            g_assert_false(virtio_driver_take_interrupt(virtio, vector));
+        }
+    }
+    wire_close(&m.wire);
+    for (unsigned i = 0; i <= 2 * MOST; i++) {
+        driver_queue_free(queues[i]);
+    }
+    rig_free(m.rig);
+}
+
 /* After a frame of a flow was sent from pair X, the flow's frames come to pair X. */
 static void test_flow_follows_transmit(void)
 {
@@ -99,14 +172,14 @@ static void test_rss(void)
     unsigned got[MQ_PAIRS];
 
     mq_rig_post(m);
-    g_assert_cmpuint(mq_rig_set_rss(m, 2), ==, VIRTIO_NET_OK);
+    g_assert_cmpuint(mq_rig_set_rss(m, 2, MQ_PAIRS), ==, VIRTIO_NET_OK);
     mq_rig_send_flows(m, 30);
     mq_rig_count(m, 30, got);
     g_assert_cmpuint(got[2], ==, 30);
     const uint8_t *hdr = rig_at(m->rig, m->buffers[2][0], MQ_BUFFER);
     g_assert_cmpuint(hdr[16], ==, VIRTIO_NET_HASH_REPORT_UDPv4);
     g_assert_cmpmem(hdr + 20, 6, guest_mac, 6);
-    g_assert_cmpuint(mq_rig_set_rss(m, MQ_PAIRS), ==, VIRTIO_NET_OK);
+    g_assert_cmpuint(mq_rig_set_rss(m, MQ_EVERY_PAIR, MQ_PAIRS), ==, VIRTIO_NET_OK);
     mq_rig_send_flows(m, 30);
     mq_rig_count(m, 60, got);
     for (unsigned pair = 0; pair < MQ_PAIRS; pair++) {
@@ -190,6 +263,8 @@ int main(int argc, char **argv)
     }
     add("/mq/flows-over-pairs-in-use", test_flows, false);
     add("/mq/flow-follows-transmit", test_flow_follows_transmit, false);
+    add("/mq/64-pairs", test_most_pairs, false);
+    add("/mq/iothread/64-pairs", test_most_pairs, true);
     add("/mq/rss-and-hash", test_rss, false);
     add("/mq/coalescing", test_coalescing, false);
     add("/mq/device-stats", test_device_stats, false);
