@@ -104,7 +104,7 @@ static MqRig *open_source(const char *device)
     return m;
 }
 
-/* Saves @m and ends it; what it knew stays in *@driver, its rings without memory. */
+/* Saves @m, which stays stopped. */
 static void save(MqRig *m)
 {
     g_autofree char *path = stream_path();
@@ -122,7 +122,8 @@ static void load(MqRig *m)
     launch_do(m->rig->emulator, "cont", NULL);
 }
 
-/* What the driver remembers of its queues when its emulator is gone. */
+/* What the driver remembers of its queues when its emulator is gone: their rings are not there any
+ * more. */
 typedef struct Memory {
     MqRig m;
     Rig rig;
