@@ -36,7 +36,8 @@
 #define HOST_GSO                                                                                   \
     (F(CSUM) | F(HOST_TSO4) | F(HOST_TSO6) | F(HOST_USO) | F(HOST_UDP_TUNNEL_GSO) |                \
      F(HOST_UDP_TUNNEL_GSO_CSUM))
-#define GUEST_GSO         (F(GUEST_CSUM) | F(GUEST_TSO4) | F(GUEST_TSO6) | F(GUEST_USO4) | F(GUEST_USO6))
+#define GUEST_GSO                                                                                  \
+    (F(GUEST_CSUM) | F(GUEST_TSO4) | F(GUEST_TSO6) | F(GUEST_USO4) | F(GUEST_USO6))
 #define GUEST_TUNNEL      F(GUEST_UDP_TUNNEL_GSO)
 #define GUEST_TUNNEL_CSUM F(GUEST_UDP_TUNNEL_GSO_CSUM)
 #define TUNNELS                                                                                    \

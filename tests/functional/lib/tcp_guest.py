@@ -1,4 +1,4 @@
-"""`swnic-guest tcp` as a child, and streams between it and the kernel's TCP, compared by SHA-256."""
+"""`swnic-guest tcp` as a child, and streams between it and the kernel, compared by SHA-256."""
 import hashlib
 import json
 import os
