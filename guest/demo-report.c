@@ -75,11 +75,13 @@ void demo_report_device(DemoReport *report, const GuestPciDevice *pci, NetDriver
     VirtioDriver *virtio = net_driver_virtio(driver);
     g_snprintf(report->mac, sizeof(report->mac), "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1],
                mac[2], mac[3], mac[4], mac[5]);
+    g_autofree char *features = virtio_driver_features_text(virtio->features);
+    g_autofree char *offered = virtio_driver_features_text(virtio->device_features);
     report->device = g_strdup_printf("PCI 00:%02x.%u, %04x:%04x, %u queues, %u MSI-X vectors, "
-                                     "features 0x%" PRIx64 " of 0x%" PRIx64,
+                                     "features %s of %s",
                                      pci->devfn >> 3, pci->devfn & 7, pci->vendor_id,
                                      pci->device_id, virtio->queue_count, pci->msix_vectors,
-                                     virtio->features, virtio->device_features);
+                                     features, offered);
     demo_report_step(report, "driving %s, MAC %s", report->device, report->mac);
 }
 

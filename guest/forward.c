@@ -267,19 +267,20 @@ static bool start(Forward *forward, GError **errp)
 static void print_stats(Forward *forward)
 {
     NetDriverStats stats;
+    g_autofree char *features =
+        virtio_driver_features_text(net_driver_virtio(forward->driver)->features);
     net_driver_get_stats(forward->driver, &stats);
     printf("{\"rx_packets\": %" PRIu64 ", \"tx_packets\": %" PRIu64 ", \"rx_bytes\": %" PRIu64
            ", \"tx_bytes\": %" PRIu64 ", \"rx_notifications\": %" PRIu64
            ", \"tx_notifications\": %" PRIu64 ", \"rx_interrupts\": %" PRIu64
            ", \"rx_bad\": %" PRIu64 ", \"ring_full\": %" PRIu64 ", \"receive_drops\": %" PRIu64
-           ", \"emulator_pid\": %d, \"reconnects\": %u, \"features\": \"0x%" PRIx64 "\"}\n",
+           ", \"emulator_pid\": %d, \"reconnects\": %u, \"features\": \"%s\"}\n",
            stats.rx_packets, stats.tx_packets, stats.rx_bytes, stats.tx_bytes,
            stats.rx_notifications, stats.tx_notifications, stats.rx_interrupts, stats.rx_bad,
            __atomic_load_n(&forward->ring_full, __ATOMIC_RELAXED),
            __atomic_load_n(&forward->receive_drops, __ATOMIC_RELAXED),
            forward->emulator ? (int)forward->emulator->pid : 0,
-           forward->vfio_user ? vfio_user_pci_reconnects(forward->vfio_user) : 0,
-           net_driver_virtio(forward->driver)->features);
+           forward->vfio_user ? vfio_user_pci_reconnects(forward->vfio_user) : 0, features);
     fflush(stdout);
 }
 

@@ -11,6 +11,7 @@
 #define WORD_STRIDE   64 /* one interrupt word a cache line */
 #define RESET_TRIES   1000
 #define INTERRUPT_ONE 1
+#define FEATURE_WORDS 4  /* of 32 bits */
 #define MAX_CAPS      48 /* all that configuration space has room for: more is a loop */
 
 static uint64_t common_read(VirtioDriver *driver, unsigned width, uint32_t offset)
@@ -142,23 +143,41 @@ bool virtio_driver_reset(VirtioDriver *driver, GError **errp)
     return false;
 }
 
-static uint64_t read_device_features(VirtioDriver *driver)
+static VirtioDriverFeatures read_device_features(VirtioDriver *driver)
 {
-    common_write(driver, 4, VIRTIO_PCI_COMMON_DFSELECT, 0);
-    uint64_t low = common_read(driver, 4, VIRTIO_PCI_COMMON_DF);
-    common_write(driver, 4, VIRTIO_PCI_COMMON_DFSELECT, 1);
-    return common_read(driver, 4, VIRTIO_PCI_COMMON_DF) << 32 | low;
+    VirtioDriverFeatures features = 0;
+
+    for (unsigned i = 0; i < FEATURE_WORDS; i++) {
+        common_write(driver, 4, VIRTIO_PCI_COMMON_DFSELECT, i);
+        uint32_t word = (uint32_t)common_read(driver, 4, VIRTIO_PCI_COMMON_DF);
+        features |= (VirtioDriverFeatures)word << (32 * i);
+    }
+    return features;
 }
 
-bool virtio_driver_negotiate(VirtioDriver *driver, uint64_t wanted, GError **errp)
+static void write_driver_features(VirtioDriver *driver)
 {
-    uint64_t version_1 = 1ull << VIRTIO_F_VERSION_1;
+    for (unsigned i = 0; i < FEATURE_WORDS; i++) {
+        common_write(driver, 4, VIRTIO_PCI_COMMON_GFSELECT, i);
+        common_write(driver, 4, VIRTIO_PCI_COMMON_GF, (uint32_t)(driver->features >> (32 * i)));
+    }
+}
+
+char *virtio_driver_features_text(VirtioDriverFeatures features)
+{
+    uint64_t low = (uint64_t)features, high = (uint64_t)(features >> 64);
+
+    return high ? g_strdup_printf("0x%" PRIx64 "%016" PRIx64, high, low)
+                : g_strdup_printf("0x%" PRIx64, low);
+}
+
+bool virtio_driver_negotiate(VirtioDriver *driver, VirtioDriverFeatures wanted, GError **errp)
+{
+    VirtioDriverFeatures version_1 = VIRTIO_DRIVER_FEATURE(VIRTIO_F_VERSION_1);
+
     driver->device_features = read_device_features(driver);
     driver->features = driver->device_features & (wanted | version_1);
-    common_write(driver, 4, VIRTIO_PCI_COMMON_GFSELECT, 0);
-    common_write(driver, 4, VIRTIO_PCI_COMMON_GF, (uint32_t)driver->features);
-    common_write(driver, 4, VIRTIO_PCI_COMMON_GFSELECT, 1);
-    common_write(driver, 4, VIRTIO_PCI_COMMON_GF, driver->features >> 32);
+    write_driver_features(driver);
     uint8_t status = virtio_driver_status(driver) | VIRTIO_CONFIG_S_FEATURES_OK;
     virtio_driver_set_status(driver, status);
     uint8_t seen = virtio_driver_status(driver);
@@ -166,9 +185,11 @@ bool virtio_driver_negotiate(VirtioDriver *driver, uint64_t wanted, GError **err
         return false;
     }
     if (!(driver->features & version_1) || !(seen & VIRTIO_CONFIG_S_FEATURES_OK)) {
+        g_autofree char *chosen = virtio_driver_features_text(driver->features);
+        g_autofree char *offered = virtio_driver_features_text(driver->device_features);
+
         g_set_error(errp, G_IO_ERROR, G_IO_ERROR_FAILED,
-                    "the device refuses features 0x%" PRIx64 " of the 0x%" PRIx64 " it offers",
-                    driver->features, driver->device_features);
+                    "the device refuses features %s of the %s it offers", chosen, offered);
         return false;
     }
     return true;

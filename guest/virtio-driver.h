@@ -13,6 +13,10 @@
 #include "guest/pci.h"
 #include <linux/virtio_pci.h>
 
+/* All 128 bits that virtio-pci has selectors for (virtio 1.4, 2.2). */
+typedef unsigned __int128 VirtioDriverFeatures;
+#define VIRTIO_DRIVER_FEATURE(bit) ((VirtioDriverFeatures)1 << (bit))
+
 typedef struct VirtioRegion {
     uint8_t bar;
     uint32_t offset, length; /* length 0: not there */
@@ -23,7 +27,7 @@ typedef struct VirtioDriver {
     GuestRam *ram;
     VirtioRegion common, notify, isr, device;
     uint32_t notify_multiplier;
-    uint64_t device_features, features; /* offered, negotiated */
+    VirtioDriverFeatures device_features, features; /* offered, negotiated */
     uint16_t queue_count;
     unsigned vectors;         /* MSI-X vectors in use; 0: MSI-X off */
     uint64_t interrupt_words; /* guest address, one word each 64 bytes */
@@ -46,8 +50,10 @@ bool virtio_driver_reset(VirtioDriver *driver, GError **errp);
 
 /* Accepts @wanted as far as it is offered, and checks FEATURES_OK.  VERSION_1 must be among
  * what is offered. */
-bool virtio_driver_negotiate(VirtioDriver *driver, uint64_t wanted, GError **errp);
+bool virtio_driver_negotiate(VirtioDriver *driver, VirtioDriverFeatures wanted, GError **errp);
 bool virtio_driver_has_feature(const VirtioDriver *driver, unsigned bit);
+/* "0x…" for people; g_free() it. */
+char *virtio_driver_features_text(VirtioDriverFeatures features);
 
 /*
  * Turns MSI-X on with up to @count vectors, each aimed at its interrupt word; the configuration

@@ -31,10 +31,10 @@ def run_tests():
 
 
 def count_lines():
-    """{file: {line: times}} over every object that has the file in it."""
+    """{file: {line: times}} over every object that has the file in it, those that never ran too."""
     lines = {}
-    for data in sorted(TREE.rglob("*.gcda")):
-        out = subprocess.run(["gcov", "--json-format", "--stdout", str(data)], cwd=TREE,
+    for notes in sorted(TREE.rglob("*.gcno")):
+        out = subprocess.run(["gcov", "--json-format", "--stdout", str(notes)], cwd=TREE,
                              capture_output=True, text=True, check=True).stdout
         for text in out.splitlines():
             for entry in json.loads(text)["files"] if text.startswith("{") else ():

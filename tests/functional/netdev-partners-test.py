@@ -10,46 +10,23 @@ our sockets must come out at the other, whole and in order.
 
 passt plays the network of `swnic-guest tcp` over stream: TCP both ways, compared by SHA-256.
 """
-import ctypes
-import hashlib
 import os
 import random
 import select
 import socket
 import struct
 import subprocess
-import sys
 import tempfile
 import time
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "lib"))
-import debian_roots
+from lib import tap as tap_lib
+from lib import tcp_guest
+from lib.debian_roots import qemu_forky
+from lib.network import die_with_parent, enter_namespace, passt_command
+from lib.tap import Failure, expect
 
 EMULATOR = os.environ["SWNIC_BINARY"]
-GUEST = os.environ["SWNIC_GUEST"]
 WAIT = 30
-CLONE_NEWNET = 0x40000000
-SIOCSIFFLAGS, IFF_UP = 0x8914, 1
-
-
-class Failure(Exception):
-    pass
-
-
-def expect(condition, text):
-    if not condition:
-        raise Failure(text)
-
-
-def enter_namespace():
-    """A network namespace of our own, with lo up."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(CLONE_NEWNET) != 0:
-        raise Failure(f"a network namespace (root): {os.strerror(ctypes.get_errno())}")
-    import fcntl
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        fcntl.ioctl(s, SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", IFF_UP))
 
 
 # --- emulators with a hub ---
@@ -195,20 +172,13 @@ PAIRS = (
 
 # --- passt ---
 
-SIZE = 8 << 20
-CONTENTS = bytes((i * 31 + (i >> 9) * 7) & 255 for i in range(1 << 20)) * (SIZE >> 20)
-
-
 class Passt:
     def __init__(self, folder):
         os.chmod(folder, 0o777)  # passt gives up root
         self.path = f"{folder}/passt"
-        root = debian_roots.debian_root("forky")
-        run = debian_roots.PROJECT / "scripts" / "run-in-root.sh"
-        self.log = open(f"{folder}/passt.log", "w+")
-        self.process = subprocess.Popen(
-            [run, root, "passt", "-f", "--socket", self.path, "-4", "-a", "10.9.0.2", "-n", "24",
-             "-g", "10.9.0.1", "-t", "5001"], stdout=self.log, stderr=self.log)
+        self.log = open(f"{folder}/passt.log", "w+", encoding="utf-8")
+        self.process = subprocess.Popen(passt_command("--socket", self.path), stdout=self.log,
+                                        stderr=self.log, preexec_fn=die_with_parent)
         deadline = time.monotonic() + WAIT
         while not os.path.exists(self.path):
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -225,61 +195,23 @@ class Passt:
         self.log.close()
 
 
-def guest(passt, *command):
-    process = subprocess.Popen(
-        [GUEST, "tcp", "-e", EMULATOR, "-n",
-         f"stream,reconnect-ms=100,addr.type=unix,addr.path={passt.path}", *command],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    line = process.stdout.readline()
-    expect(line == "ready\n", f"swnic-guest: {line}")
-    return process
-
-
-def finish(process):
-    out, err = process.communicate(timeout=WAIT)
-    expect(process.returncode == 0, f"swnic-guest: {err}")
-    return out
+def netdev_of(passt):
+    return f"stream,reconnect-ms=100,addr.type=unix,addr.path={passt.path}"
 
 
 def passt_from_guest():
-    with tempfile.TemporaryDirectory() as folder, Passt(folder) as passt, \
-            socket.create_server(("127.0.0.1", 6001)) as server:
-        server.settimeout(WAIT)
-        process = guest(passt, "source", "10.9.0.1:6001", str(SIZE))
-        digest, count = hashlib.sha256(), 0
-        connection, _ = server.accept()
-        with connection:
-            connection.settimeout(WAIT)
-            while data := connection.recv(1 << 18):
-                digest.update(data)
-                count += len(data)
-        out = finish(process)
-        expect(count == SIZE and digest.hexdigest() in out, f"{count} bytes came; {out}")
+    with tempfile.TemporaryDirectory() as folder, Passt(folder) as passt:
+        tcp_guest.from_guest(EMULATOR, netdev_of(passt), "10.9.0.1", 6001)
 
 
 def passt_to_guest():
     with tempfile.TemporaryDirectory() as folder, Passt(folder) as passt:
-        process = guest(passt, "sink", "5001")
-        # passt answers before the guest does: what it cannot deliver yet it resets.
-        deadline = time.monotonic() + WAIT
-        while True:
-            try:
-                with socket.create_connection(("127.0.0.1", 5001), timeout=WAIT) as connection:
-                    connection.sendall(CONTENTS)
-                    connection.shutdown(socket.SHUT_WR)
-                    connection.recv(1)
-                break
-            except OSError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.1)
-        out = finish(process)
-        expect(hashlib.sha256(CONTENTS).hexdigest() in out, f"the guest received {out}")
+        tcp_guest.to_guest(EMULATOR, netdev_of(passt), ("127.0.0.1", 5001))
 
 
 def all_tests():
     qemus = (("qemu-7.2", lambda: ["qemu-system-x86_64"]),
-             ("qemu-forky", debian_roots.qemu_forky))
+             ("qemu-forky", qemu_forky))
     for qemu_name, qemu in qemus:
         for name, ours, theirs, *rest in PAIRS:
             yield f"{qemu_name}/{name}", pair_test(qemu, ours, theirs, *rest)
@@ -287,22 +219,11 @@ def all_tests():
     yield "passt/to-guest", passt_to_guest
 
 
-def main():
-    tests = [test for test in all_tests() if all(word in test[0] for word in sys.argv[1:])]
-    failed = 0
+def main(tap):
     enter_namespace()
-    print(f"1..{len(tests)}")
-    for number, (name, run) in enumerate(tests, 1):
-        try:
-            run()
-            print(f"ok {number} {name}")
-        except (Failure, OSError, subprocess.SubprocessError) as error:
-            failed += 1
-            print(f"not ok {number} {name}")
-            print("# " + str(error).strip().replace("\n", "\n# "))
-        sys.stdout.flush()
-    return 1 if failed else 0
+    for name, test in tap_lib.selected(all_tests()):
+        tap.run(name, test)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    tap_lib.main(main)

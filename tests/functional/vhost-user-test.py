@@ -8,40 +8,19 @@
 
 TCP both ways, compared by SHA-256; and the back end is ended and started again underneath.
 """
-import ctypes
-import fcntl
-import hashlib
-import json
 import os
 import shutil
-import socket
-import struct
 import subprocess
-import sys
 import tempfile
 import time
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "lib"))
-import debian_roots
+from lib import tap as tap_lib
+from lib import tcp_guest
+from lib.network import die_with_parent, enter_namespace, passt_command, run
+from lib.tap import Failure, expect
 
 EMULATOR = os.environ["SWNIC_BINARY"]
-GUEST = os.environ["SWNIC_GUEST"]
 WAIT = 30
-SIZE = 8 << 20
-CONTENTS = bytes((i * 31 + (i >> 9) * 7) & 255 for i in range(1 << 20)) * (SIZE >> 20)
-SHA256 = hashlib.sha256(CONTENTS).hexdigest()
-CLONE_NEWNET = 0x40000000
-SIOCSIFADDR, SIOCSIFNETMASK, SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8916, 0x891C, 0x8913, 0x8914, 1
-
-
-class Failure(Exception):
-    pass
-
-
-def expect(condition, text):
-    if not condition:
-        raise Failure(text)
 
 
 def wait_until(condition, what):
@@ -50,27 +29,6 @@ def wait_until(condition, what):
         if time.monotonic() > deadline:
             raise Failure(what())
         time.sleep(0.02)
-
-
-# --- the namespace ---
-
-def set_up(ifname, address=None):
-    """Interface @ifname up, with @address/24."""
-    name = ifname.encode()
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        if address:
-            for request, value in ((SIOCSIFADDR, address), (SIOCSIFNETMASK, "255.255.255.0")):
-                sockaddr = struct.pack("=HH4s8x", socket.AF_INET, 0, socket.inet_aton(value))
-                fcntl.ioctl(s, request, struct.pack("16s16s", name, sockaddr))
-        flags, = struct.unpack("16xH14x", fcntl.ioctl(s, SIOCGIFFLAGS, struct.pack("32s", name)))
-        fcntl.ioctl(s, SIOCSIFFLAGS, struct.pack("16sH14x", name, flags | IFF_UP))
-
-
-def enter_namespace():
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(CLONE_NEWNET) != 0:
-        raise Failure(f"a network namespace (root): {os.strerror(ctypes.get_errno())}")
-    set_up("lo")
 
 
 # --- back ends ---
@@ -98,7 +56,7 @@ class BackEnd:
         if os.path.exists(self.path):
             os.unlink(self.path)
         self.process = subprocess.Popen(self.command(), stdin=subprocess.PIPE, stdout=self.log,
-                                        stderr=self.log)
+                                        stderr=self.log, preexec_fn=die_with_parent)
         wait_until(lambda: os.path.exists(self.path) or self.process.poll() is not None, self.said)
         expect(self.process.poll() is None, self.said())
         self.started()
@@ -135,7 +93,8 @@ class Testpmd(BackEnd):
     def started(self):
         wait_until(lambda: os.path.exists(f"/proc/self/net/dev_snmp6/{self.ifname}") or
                    self.ifname in open("/proc/self/net/dev", encoding="ascii").read(), self.said)
-        set_up(self.ifname, self.host)
+        run("ip", "address", "add", f"{self.host}/24", "dev", self.ifname)
+        run("ip", "link", "set", self.ifname, "up")
 
 
 class Passt(BackEnd):
@@ -144,73 +103,23 @@ class Passt(BackEnd):
     inside = ("127.0.0.1", 5001)
 
     def command(self):
-        run = debian_roots.PROJECT / "scripts" / "run-in-root.sh"
-        return [str(run), str(debian_roots.debian_root("forky")), "passt", "-f", "--vhost-user",
-                "--socket", self.path, "-4", "-a", "10.9.0.2", "-n", "24", "-g", "10.9.0.1",
-                "-t", "5001"]
+        return passt_command("--vhost-user", "--socket", self.path)
 
 
 # --- transfers ---
 
-class Guest:
-    def __init__(self, back_end, *command):
-        emulator = f"{EMULATOR} -chardev socket,id=c0,path={back_end.path},reconnect-ms=50"
-        self.process = subprocess.Popen(
-            [GUEST, "tcp", "-e", emulator, "-n", "vhost-user,chardev=c0", *command],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        line = self.process.stdout.readline()
-        if line != "ready\n":
-            raise Failure(f"swnic-guest: {line}{self.process.communicate()[1]}")
-
-    def finish(self):
-        out, err = self.process.communicate(timeout=WAIT)
-        expect(self.process.returncode == 0, f"swnic-guest: {err}")
-        return json.loads(out)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.terminate()
-            self.process.communicate()
+def guest_of(back_end):
+    """Emulator and netdev of swnic-guest."""
+    return (f"{EMULATOR} -chardev socket,id=c0,path={back_end.path},reconnect-ms=50",
+            "vhost-user,chardev=c0")
 
 
 def from_guest(back_end, in_the_middle=lambda: None):
-    with socket.create_server(("0.0.0.0", back_end.port)) as server:
-        server.settimeout(WAIT)
-        with Guest(back_end, "source", f"{back_end.host}:{back_end.port}", str(SIZE)) as guest:
-            digest, count = hashlib.sha256(), 0
-            connection, _ = server.accept()
-            with connection:
-                connection.settimeout(WAIT)
-                while data := connection.recv(1 << 18):
-                    digest.update(data)
-                    if count < SIZE // 2 <= count + len(data):
-                        in_the_middle()
-                    count += len(data)
-            report = guest.finish()
-    expect(count == SIZE and digest.hexdigest() == report["sent-sha256"],
-           f"{count} bytes came; the guest sent {report}")
+    tcp_guest.from_guest(*guest_of(back_end), back_end.host, back_end.port, in_the_middle)
 
 
 def to_guest(back_end):
-    with Guest(back_end, "sink", "5001") as guest:
-        # Who answers before the guest does, resets what it cannot deliver yet.
-        deadline = time.monotonic() + WAIT
-        while True:
-            try:
-                with socket.create_connection(back_end.inside, timeout=WAIT) as connection:
-                    connection.sendall(CONTENTS)
-                    connection.shutdown(socket.SHUT_WR)
-                    connection.recv(1)
-                break
-            except OSError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.1)
-        report = guest.finish()
-    expect(report["received-sha256"] == SHA256, f"the guest received {report}")
+    tcp_guest.to_guest(*guest_of(back_end), back_end.inside)
 
 
 def restarted(back_end):
@@ -228,26 +137,19 @@ TESTS = (("testpmd/from-guest", Testpmd, from_guest),
          ("passt/to-guest", Passt, to_guest))
 
 
-def main():
-    tests = [test for test in TESTS if all(word in test[0] for word in sys.argv[1:])]
-    failed = 0
+def with_back_end(make, test):
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o777)  # passt gives up root
+        with make(folder) as back_end:
+            test(back_end)
+
+
+def main(tap):
     expect(shutil.which("dpdk-testpmd"), "dpdk-testpmd is missing: install dpdk-dev")
     enter_namespace()
-    print(f"1..{len(tests)}")
-    for number, (name, make, run) in enumerate(tests, 1):
-        try:
-            with tempfile.TemporaryDirectory() as folder:
-                os.chmod(folder, 0o777)  # passt gives up root
-                with make(folder) as back_end:
-                    run(back_end)
-            print(f"ok {number} {name}")
-        except (Failure, OSError, subprocess.SubprocessError) as error:
-            failed += 1
-            print(f"not ok {number} {name}")
-            print("# " + str(error).strip().replace("\n", "\n# "))
-        sys.stdout.flush()
-    return 1 if failed else 0
+    for name, make, test in tap_lib.selected(TESTS):
+        tap.run(name, with_back_end, make, test)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    tap_lib.main(main)

@@ -196,3 +196,39 @@ json_object *launch_wait_event(Emulator *e, const char *name)
     json_object_put(event);
     return data;
 }
+
+/* The "query-migrate" of a migration that has ended as @status; json_object_put. */
+static json_object *wait_migration(Emulator *e, const char *wanted)
+{
+    int64_t end = g_get_monotonic_time() + TIMEOUT_US;
+
+    for (;;) {
+        json_object *info = launch_qmp(e, "query-migrate", NULL);
+        const char *status = launch_string(info, "status");
+
+        if (!g_strcmp0(status, wanted)) {
+            return info;
+        }
+        if (!g_strcmp0(status, "completed") || !g_strcmp0(status, "failed") ||
+            g_get_monotonic_time() > end) {
+            g_error("migration is %s, not %s: %s", status, wanted,
+                    json_object_to_json_string(info));
+        }
+        json_object_put(info);
+        g_usleep(1000);
+    }
+}
+
+void launch_wait_migrated(Emulator *e)
+{
+    json_object_put(wait_migration(e, "completed"));
+}
+
+char *launch_wait_migration_failed(Emulator *e)
+{
+    json_object *info = wait_migration(e, "failed");
+    char *message = g_strdup(launch_string(info, "error-desc"));
+
+    json_object_put(info);
+    return message;
+}

@@ -33,6 +33,10 @@ const char *launch_string(json_object *object, const char *key);
 void launch_expect_info(Emulator *e, const char *format, ...) G_GNUC_PRINTF(2, 3);
 /* The same, with the answer cut at the last @at. */
 void launch_expect_info_cut(Emulator *e, char at, const char *format, ...) G_GNUC_PRINTF(3, 4);
+/* Waits until a migration has ended, which must succeed. */
+void launch_wait_migrated(Emulator *e);
+/* Waits until one has failed; its message, g_free. */
+char *launch_wait_migration_failed(Emulator *e);
 /* The "data" of the next event of this name; json_object_put. */
 json_object *launch_wait_event(Emulator *e, const char *name);
 

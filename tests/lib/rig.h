@@ -34,16 +34,16 @@
 #define RIG_DEVFN        0x20 /* 00:04.0 */
 
 typedef struct RigConfig {
-    const char *device;        /* more properties: "mrg_rxbuf=off,x-txburst=4" */
-    const char *const *args;   /* more arguments, NULL-ended */
-    uint64_t features;         /* beyond VERSION_1, MAC and STATUS */
-    uint16_t rx_size, tx_size; /* entries; 0: as offered */
-    int sndbuf;                /* SO_SNDBUF of the emulator's end of the peer socket; 0: as it is */
-    const char *netdev;        /* -netdev in place of the peer socket; its id is n0 */
-    const int *inherit_fds;    /* with it: -1-ended, kept open in the emulator */
-    bool no_peer;              /* no netdev */
-    bool intx;                 /* leave MSI-X off */
-    bool raw;                  /* no driver: the device is found and its BARs placed, no more */
+    const char *device;            /* more properties: "mrg_rxbuf=off,x-txburst=4" */
+    const char *const *args;       /* more arguments, NULL-ended */
+    VirtioDriverFeatures features; /* beyond VERSION_1, MAC and STATUS */
+    uint16_t rx_size, tx_size;     /* entries; 0: as offered */
+    int sndbuf;             /* SO_SNDBUF of the emulator's end of the peer socket; 0: as it is */
+    const char *netdev;     /* -netdev in place of the peer socket; its id is n0 */
+    const int *inherit_fds; /* with it: -1-ended, kept open in the emulator */
+    bool no_peer;           /* no netdev */
+    bool intx;              /* leave MSI-X off */
+    bool raw;               /* no driver: the device is found and its BARs placed, no more */
 } RigConfig;
 
 typedef struct Rig {

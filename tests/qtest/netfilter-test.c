@@ -109,97 +109,111 @@ static void test_mirror(void)
     close(out[1]);
 }
 
+/* A netdev's socket, an emulator with redirectors in front of it, and chardev servers. */
+typedef struct Redirectors {
+    int net[2];
+    char *path[2]; /* of chardevs redirector0 and redirector1 */
+    Emulator *e;
+} Redirectors;
+
+/* Three filters of @queue: @ends are their indev= or outdev=.  redirector2 is a client of
+ * redirector0. */
+static void redirectors_open(Redirectors *r, const char *queue, const char *const ends[3])
+{
+    g_autoptr(GString) filters = g_string_new(NULL);
+
+    for (unsigned i = 0; i < 3; i++) {
+        g_string_append_printf(
+            filters, " -object filter-redirector,id=qtest-f%u,netdev=qtest-bn0,queue=%s,%s", i,
+            queue, ends[i]);
+    }
+    r->path[0] = used_path("redirector0");
+    r->path[1] = used_path("redirector1");
+    pair(r->net);
+    r->e = launch((int[]){r->net[1], -1},
+                  "-nic socket,id=qtest-bn0,fd=%d "
+                  "-chardev socket,id=redirector0,path=%s,server=on,wait=off "
+                  "-chardev socket,id=redirector1,path=%s,server=on,wait=off "
+                  "-chardev socket,id=redirector2,path=%s%s",
+                  r->net[1], r->path[0], r->path[1], r->path[0], filters->str);
+}
+
+/* One filter of received frames at redirector0, with @more properties. */
+static void redirector_open(Redirectors *r, const char *more)
+{
+    *r = (Redirectors){.path = {used_path("redirector0")}};
+    pair(r->net);
+    r->e = launch((int[]){r->net[1], -1},
+                  "-nic socket,id=qtest-bn0,fd=%d "
+                  "-chardev socket,id=redirector0,path=%s,server=on,wait=off "
+                  "-object filter-redirector,id=qtest-f0,netdev=qtest-bn0,queue=rx,"
+                  "indev=redirector0%s",
+                  r->net[1], r->path[0], more);
+}
+
+static void redirectors_close(Redirectors *r)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        close(r->net[i]);
+        if (r->path[i]) {
+            g_unlink(r->path[i]);
+            g_free(r->path[i]);
+        }
+    }
+    launch_quit(r->e);
+}
+
 /* netdev → f0 → chardev → f1 → f2 → us */
 static void test_redirector_tx(void)
 {
-    int net[2];
-    g_autofree char *path0 = used_path("redirector0"), *path1 = used_path("redirector1");
+    Redirectors r;
 
-    pair(net);
-    Emulator *e = launch((int[]){net[1], -1},
-                         "-nic socket,id=qtest-bn0,fd=%d "
-                         "-chardev socket,id=redirector0,path=%s,server=on,wait=off "
-                         "-chardev socket,id=redirector1,path=%s,server=on,wait=off "
-                         "-chardev socket,id=redirector2,path=%s "
-                         "-object filter-redirector,id=qtest-f0,netdev=qtest-bn0,queue=tx,"
-                         "outdev=redirector0 "
-                         "-object filter-redirector,id=qtest-f1,netdev=qtest-bn0,queue=tx,"
-                         "indev=redirector2 "
-                         "-object filter-redirector,id=qtest-f2,netdev=qtest-bn0,queue=tx,"
-                         "outdev=redirector1",
-                         net[1], path0, path1, path0);
-    int fd = connect_to(path1);
-    query(e);
-    send_text(net[0], "Hello!!");
-    close(net[0]);
+    redirectors_open(
+        &r, "tx",
+        (const char *[]){"outdev=redirector0", "indev=redirector2", "outdev=redirector1"});
+    int fd = connect_to(r.path[1]);
+    query(r.e);
+    send_text(r.net[0], "Hello!!");
+    shutdown(r.net[0], SHUT_WR); /* data, then its end */
     expect_text(fd, "Hello!!");
     close(fd);
-    close(net[1]);
-    g_unlink(path0);
-    g_unlink(path1);
-    launch_quit(e);
+    redirectors_close(&r);
 }
 
 /* us → f2 → f1 → chardev → f0 → netdev */
 static void test_redirector_rx(void)
 {
-    int net[2];
-    g_autofree char *path0 = used_path("redirector0"), *path1 = used_path("redirector1");
+    Redirectors r;
 
-    pair(net);
-    Emulator *e = launch((int[]){net[1], -1},
-                         "-nic socket,id=qtest-bn0,fd=%d "
-                         "-chardev socket,id=redirector0,path=%s,server=on,wait=off "
-                         "-chardev socket,id=redirector1,path=%s,server=on,wait=off "
-                         "-chardev socket,id=redirector2,path=%s "
-                         "-object filter-redirector,id=qtest-f0,netdev=qtest-bn0,queue=rx,"
-                         "indev=redirector0 "
-                         "-object filter-redirector,id=qtest-f1,netdev=qtest-bn0,queue=rx,"
-                         "outdev=redirector2 "
-                         "-object filter-redirector,id=qtest-f2,netdev=qtest-bn0,queue=rx,"
-                         "indev=redirector1",
-                         net[1], path0, path1, path0);
-    int fd = connect_to(path1);
-    query(e);
+    redirectors_open(
+        &r, "rx", (const char *[]){"indev=redirector0", "outdev=redirector2", "indev=redirector1"});
+    int fd = connect_to(r.path[1]);
+    query(r.e);
     send_text(fd, "Hello!!");
-    expect_text(net[0], "Hello!!");
+    expect_text(r.net[0], "Hello!!");
     close(fd);
-    close(net[0]);
-    close(net[1]);
-    g_unlink(path0);
-    g_unlink(path1);
-    launch_quit(e);
+    redirectors_close(&r);
 }
 
 static void redirector_status(const char *first)
 {
-    int net[2];
-    g_autofree char *path = used_path("redirector0");
+    Redirectors r;
 
-    pair(net);
-    Emulator *e = launch((int[]){net[1], -1},
-                         "-nic socket,id=qtest-bn0,fd=%d "
-                         "-chardev socket,id=redirector0,path=%s,server=on,wait=off "
-                         "-object filter-redirector,id=qtest-f0,netdev=qtest-bn0,queue=rx,"
-                         "indev=redirector0%s",
-                         net[1], path, first);
-    int fd = connect_to(path);
-    query(e);
+    redirector_open(&r, first);
+    int fd = connect_to(r.path[0]);
+    query(r.e);
     if (!*first) {
-        launch_do(e, "qom-set",
+        launch_do(r.e, "qom-set",
                   "{'path': '/objects/qtest-f0', 'property': 'status', 'value': 'off'}");
     }
     send_text(fd, "Hello!!");
-    expect_nothing(net[0]);
-    launch_do(e, "qom-set", "{'path': 'qtest-f0', 'property': 'status', 'value': 'on'}");
+    expect_nothing(r.net[0]);
+    launch_do(r.e, "qom-set", "{'path': 'qtest-f0', 'property': 'status', 'value': 'on'}");
     send_text(fd, "Hello!!");
-    expect_text(net[0], "Hello!!");
-    expect_text(net[0], "Hello!!"); /* the first has waited */
+    expect_text(r.net[0], "Hello!!");
+    expect_text(r.net[0], "Hello!!"); /* the first has waited */
     close(fd);
-    close(net[0]);
-    close(net[1]);
-    g_unlink(path);
-    launch_quit(e);
+    redirectors_close(&r);
 }
 
 static void test_redirector_status(void)
@@ -215,29 +229,19 @@ static void test_redirector_created_off(void)
 /* One client of indev after the other. */
 static void test_redirector_clients(void)
 {
-    int net[2];
-    g_autofree char *path = used_path("redirector0");
+    Redirectors r;
 
-    pair(net);
-    Emulator *e = launch((int[]){net[1], -1},
-                         "-nic socket,id=qtest-bn0,fd=%d "
-                         "-chardev socket,id=redirector0,path=%s,server=on,wait=off "
-                         "-object filter-redirector,id=qtest-f0,netdev=qtest-bn0,queue=rx,"
-                         "indev=redirector0",
-                         net[1], path);
+    redirector_open(&r, "");
     for (unsigned i = 0; i < 4; i++) {
         g_autofree char *text = g_strdup_printf("Hello %u!!", i);
-        int fd = connect_to(path);
-        query(e);
+        int fd = connect_to(r.path[0]);
+        query(r.e);
         send_text(fd, text);
-        expect_text(net[0], text);
+        expect_text(r.net[0], text);
         close(fd);
-        query(e);
+        query(r.e);
     }
-    close(net[0]);
-    close(net[1]);
-    g_unlink(path);
-    launch_quit(e);
+    redirectors_close(&r);
 }
 
 /* --- adding and deleting --- */

@@ -5,18 +5,12 @@
  * must be on the wire at the end.  Whoever does the work, the guest's driver, the device or the
  * kernel, on either side of the tap, the result must be those, byte for byte.
  */
-#include <fcntl.h>
 #include <linux/if_tun.h>
-#include <net/if.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "tests/lib/tap-rig.h"
 
-#define WAIT_MS   2000
-#define RX_BUFFER 69632u
+#define WAIT_MS 2000
 
 #ifndef TUN_F_USO4
 #define TUN_F_USO4 0x20
@@ -88,22 +82,9 @@ static const struct Case {
      FEATURE(CSUM) | FEATURE(HOST_USO)},
 };
 
-/* What this kernel's taps can be told; independent of the device's own probing. */
-static bool kernel_takes(unsigned flags)
-{
-    struct ifreq ifr = {.ifr_flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR, .ifr_name = "probe%d"};
-    int fd = open("/dev/net/tun", O_RDWR | O_CLOEXEC);
-    bool takes;
-
-    g_assert_cmpint(ioctl(fd, TUNSETIFF, &ifr), ==, 0);
-    takes = ioctl(fd, TUNSETOFFLOAD, (unsigned long)flags) == 0;
-    close(fd);
-    return takes;
-}
-
 static bool kernel_has_uso(void)
 {
-    return kernel_takes(TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_USO4 | TUN_F_USO6);
+    return tap_rig_kernel_takes(TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_USO4 | TUN_F_USO6);
 }
 
 /* Features that need what this kernel lacks. */
@@ -111,7 +92,7 @@ static uint64_t kernel_lacks(void)
 {
     uint64_t lacks = 0;
 
-    if (!kernel_takes(TUN_F_CSUM | TUN_F_UFO)) {
+    if (!tap_rig_kernel_takes(TUN_F_CSUM | TUN_F_UFO)) {
         lacks |= FEATURE(GUEST_UFO) | FEATURE(HOST_UFO);
     }
     if (!kernel_has_uso()) {
@@ -122,76 +103,14 @@ static uint64_t kernel_lacks(void)
 
 /* --- frames --- */
 
-static void free_bytes(gpointer bytes)
-{
-    g_byte_array_unref(bytes);
-}
-
-static GPtrArray *frame_list(void)
-{
-    return g_ptr_array_new_with_free_func(free_bytes);
-}
-
-static GPtrArray *finish(const struct virtio_net_hdr_v1 *header, const uint8_t *frame, size_t size)
-{
-    g_autofree char *problem = NULL;
-    GPtrArray *frames = frame_finish(header, frame, size, &problem);
-
-    if (!frames) {
-        g_error("frame of %zu bytes: %s", size, problem);
-    }
-    return frames;
-}
-
-static void expect_same(GPtrArray *got, GPtrArray *wanted)
-{
-    g_assert_cmpuint(got->len, ==, wanted->len);
-    for (unsigned i = 0; i < got->len; i++) {
-        GByteArray *a = got->pdata[i], *b = wanted->pdata[i];
-
-        g_assert_cmpmem(a->data, a->len, b->data, b->len);
-    }
-}
-
 /* Adds what is to become of a frame; returns its gso_type. */
 static uint8_t add_finished(GPtrArray *list, const struct virtio_net_hdr_v1 *header,
                             const uint8_t *frame, size_t size)
 {
-    GPtrArray *frames = finish(header, frame, size);
+    GPtrArray *frames = frame_list_finish(header, frame, size);
 
     g_ptr_array_extend_and_steal(list, frames);
     return header->gso_type;
-}
-
-/* Lets the driver have @count buffers on offer; each descriptor keeps its own. */
-static void post_buffers(Rig *rig, unsigned count)
-{
-    DriverQueue *rx = rig->rx;
-
-    while ((uint16_t)(rx->avail_next - rx->used_next) < count) {
-        uint16_t at = rx->avail_next % rx->size;
-        uint64_t addr = rx->desc[at].addr ? rx->desc[at].addr : rig_alloc(rig, RX_BUFFER);
-
-        ring_set(rx, at, addr, RX_BUFFER, VRING_DESC_F_WRITE, 0);
-        ring_send(rig, rx, at);
-    }
-}
-
-/* The next frame that the driver got; NULL: none within @ms. */
-static uint8_t *guest_recv(Rig *rig, struct virtio_net_hdr_v1 *header, size_t *size, unsigned ms)
-{
-    struct vring_used_elem used;
-    uint8_t *at;
-
-    if (!ring_wait_used(rig, rig->rx, 1, ms)) {
-        return NULL;
-    }
-    used = ring_take(rig, rig->rx);
-    g_assert_cmpuint(used.len, >=, RIG_HDR);
-    at = rig_at(rig, rig->rx->desc[used.id].addr, used.len);
-    memcpy(header, at, RIG_HDR);
-    *size = used.len - RIG_HDR;
-    return at + RIG_HDR;
 }
 
 /* --- what is offered --- */
@@ -280,7 +199,7 @@ static void test_sent_and_finished(void)
     wire_bridge(&wire);
     for (unsigned i = 0; i <= G_N_ELEMENTS(cases); i++) {
         const FrameSpec *spec = i < G_N_ELEMENTS(cases) ? &cases[i].spec : &tagged;
-        g_autoptr(GPtrArray) wanted = NULL, frames = frame_list();
+        g_autoptr(GPtrArray) wanted = NULL, frames = frame_list_new();
         BuiltFrame built;
 
         if (i < G_N_ELEMENTS(cases) && cases[i].host & lacks) {
@@ -288,17 +207,10 @@ static void test_sent_and_finished(void)
         }
         g_test_message("%s", spec->name);
         frame_build(&built, spec, receiver);
-        wanted = finish(&built.header, built.bytes, built.size);
+        wanted = frame_list_finish(&built.header, built.bytes, built.size);
         tap_rig_send(rig, &built);
-        while (frames->len < wanted->len) {
-            size_t size = wire_far_recv(&wire, got, WAIT_MS);
-
-            if (!size) {
-                break;
-            }
-            g_ptr_array_add(frames, g_byte_array_append(g_byte_array_new(), got, (guint)size));
-        }
-        expect_same(frames, wanted);
+        frame_list_add_far(frames, &wire, wanted->len);
+        frame_list_expect_same(frames, wanted);
         g_assert_cmpuint(wire_far_recv(&wire, got, 0), ==, 0);
         frame_clear(&built);
     }
@@ -332,7 +244,7 @@ static void receive_all(Rig *rig, Wire *wire, uint64_t features)
     for (unsigned i = 0; i < G_N_ELEMENTS(cases); i++) {
         const FrameSpec *spec = &cases[i].spec;
         bool as_it_is = (cases[i].guest & features) == cases[i].guest;
-        g_autoptr(GPtrArray) wanted = NULL, frames = frame_list();
+        g_autoptr(GPtrArray) wanted = NULL, frames = frame_list_new();
         struct virtio_net_hdr_v1 header = {0};
         unsigned arrived = 0;
         uint8_t gso_type = 0, *frame;
@@ -344,17 +256,17 @@ static void receive_all(Rig *rig, Wire *wire, uint64_t features)
         }
         g_test_message("%s%s", spec->name, as_it_is ? ", as it is" : "");
         frame_build(&built, spec, guest_mac);
-        wanted = finish(&built.header, built.bytes, built.size);
-        post_buffers(rig, wanted->len);
+        wanted = frame_list_finish(&built.header, built.bytes, built.size);
+        tap_rig_post(rig, wanted->len);
         wire_send(wire, &built.header, built.bytes, built.size);
         while (frames->len < wanted->len &&
-               (frame = guest_recv(rig, &header, &size, WAIT_MS)) != NULL) {
+               (frame = tap_rig_recv(rig, &header, RIG_HDR, &size, WAIT_MS)) != NULL) {
             arrived++;
             g_assert_true(features & FEATURE(GUEST_CSUM) ||
                           !(header.flags & VIRTIO_NET_HDR_F_NEEDS_CSUM));
             gso_type = add_finished(frames, &header, frame, size);
         }
-        expect_same(frames, wanted);
+        frame_list_expect_same(frames, wanted);
         g_assert_cmpuint(arrived, ==, as_it_is ? 1 : wanted->len);
         g_assert_cmpuint(gso_type, ==, as_it_is ? built.header.gso_type : 0);
         frame_clear(&built);
@@ -390,24 +302,6 @@ static void test_received_as_negotiated(void)
     }
 }
 
-/* GUEST_OFFLOADS_SET, which is what a driver does when it gets or loses an XDP program. */
-static uint8_t set_offloads(Rig *rig, uint64_t offloads)
-{
-    uint64_t addr = rig_alloc(rig, 64);
-    uint8_t *at = rig_at(rig, addr, 64);
-    const RingPart parts[] = {{addr, 2, 0}, {addr + 2, 8, 0}, {addr + 16, 1, VRING_DESC_F_WRITE}};
-    DriverQueue *ctrl = rig->queues[RIG_CTRL];
-
-    at[0] = VIRTIO_NET_CTRL_GUEST_OFFLOADS;
-    at[1] = VIRTIO_NET_CTRL_GUEST_OFFLOADS_SET;
-    memcpy(at + 2, &offloads, 8);
-    at[16] = 0xFF;
-    ring_chain(ctrl, 0, parts, 3);
-    ring_send(rig, ctrl, 0);
-    ring_take(rig, ctrl);
-    return at[16];
-}
-
 static void test_received_as_set(void)
 {
     Wire wire;
@@ -420,12 +314,12 @@ static void test_received_as_set(void)
         uint64_t offloads = combinations[i] & ~lacks;
 
         g_test_message("offloads %" G_GINT64_MODIFIER "x", offloads);
-        g_assert_cmpuint(set_offloads(rig, offloads), ==, VIRTIO_NET_OK);
+        g_assert_cmpuint(tap_rig_set_offloads(rig, offloads), ==, VIRTIO_NET_OK);
         receive_all(rig, &wire, offloads);
     }
     /* What was not negotiated, or is no offload, changes nothing. */
-    g_assert_cmpuint(set_offloads(rig, all | FEATURE(MRG_RXBUF)), ==, VIRTIO_NET_ERR);
-    g_assert_cmpuint(set_offloads(rig, 1ull << 63), ==, VIRTIO_NET_ERR);
+    g_assert_cmpuint(tap_rig_set_offloads(rig, all | FEATURE(MRG_RXBUF)), ==, VIRTIO_NET_ERR);
+    g_assert_cmpuint(tap_rig_set_offloads(rig, 1ull << 63), ==, VIRTIO_NET_ERR);
     receive_all(rig, &wire, all);
     tap_rig_close(rig, &wire);
 }

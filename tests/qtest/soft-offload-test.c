@@ -10,11 +10,10 @@
 
 #include "tests/lib/tap-rig.h"
 
-#define WAIT_MS 2000
-#define TSO4    VIRTIO_NET_HDR_GSO_TCPV4
-#define TSO6    VIRTIO_NET_HDR_GSO_TCPV6
-#define USO     VIRTIO_NET_HDR_GSO_UDP_L4
-#define ECN     VIRTIO_NET_HDR_GSO_ECN
+#define TSO4 VIRTIO_NET_HDR_GSO_TCPV4
+#define TSO6 VIRTIO_NET_HDR_GSO_TCPV6
+#define USO  VIRTIO_NET_HDR_GSO_UDP_L4
+#define ECN  VIRTIO_NET_HDR_GSO_ECN
 
 #ifndef VIRTIO_NET_F_HOST_USO
 #define VIRTIO_NET_F_HOST_USO 56
@@ -28,32 +27,13 @@
 
 static const uint8_t receiver[6] = {0x02, 0, 0, 0, 0, 1};
 
-static void free_bytes(gpointer bytes)
-{
-    g_byte_array_unref(bytes);
-}
-
 /* Sends @built and returns the frames at the far end, @expected of them. */
 static GPtrArray *cross(Rig *rig, Wire *wire, const BuiltFrame *built, unsigned expected)
 {
-    GPtrArray *frames = g_ptr_array_new_with_free_func(free_bytes);
-    g_autofree uint8_t *got = g_malloc(WIRE_MAX);
+    GPtrArray *frames = frame_list_new();
 
     tap_rig_send(rig, built);
-    while (frames->len < expected) {
-        size_t size = wire_far_recv(wire, got, WAIT_MS);
-        GByteArray *bytes;
-
-        if (!size) {
-            g_error("%u of %u frames came", frames->len, expected);
-        }
-        if (memcmp(got, receiver, sizeof(receiver)) != 0) {
-            continue; /* the bridge's own: IGMP */
-        }
-        bytes = g_byte_array_new();
-        g_byte_array_append(bytes, got, (guint)size);
-        g_ptr_array_add(frames, bytes);
-    }
+    frame_list_add_far(frames, wire, expected);
     return frames;
 }
 
@@ -96,7 +76,8 @@ static FrameSpec random_spec(void)
         .ip_options = g_test_rand_int_range(0, 4) == 0,
         .payload = (size_t)g_test_rand_int_range(1, 20000),
         .gso_size = (uint16_t)g_test_rand_int_range(200, 1400),
-        .tcp_flags = (uint8_t)(0x10 | g_test_rand_int_range(0, 16) | (g_test_rand_bit() ? 0x80 : 0)),
+        .tcp_flags =
+            (uint8_t)(0x10 | g_test_rand_int_range(0, 16) | (g_test_rand_bit() ? 0x80 : 0)),
         .seed = (uint32_t)g_test_rand_int(),
     };
 

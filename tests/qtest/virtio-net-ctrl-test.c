@@ -339,6 +339,86 @@ static void test_event(void)
     rig_free(rig);
 }
 
+/* --- announcing --- */
+
+static void announce_self(Rig *rig)
+{
+    GError *err = NULL;
+    json_object *parameters =
+        json_tokener_parse("{\"initial\": 50, \"max\": 50, \"rounds\": 1, \"step\": 0}");
+    json_object *result = qmp_client_execute(rig->qmp, "announce-self", parameters, &err);
+
+    g_assert_no_error(err);
+    json_object_put(result);
+}
+
+static unsigned net_status(Rig *rig)
+{
+    return (unsigned)virtio_driver_config_read(rig->virtio, 2,
+                                               offsetof(struct virtio_net_config, status));
+}
+
+static bool config_changed(Rig *rig)
+{
+    rig_settle(rig);
+    return virtio_driver_take_interrupt(rig->virtio, 0);
+}
+
+static void test_announce(void)
+{
+    Rig *rig = open_ctrl(CTRL_FEATURES);
+
+    g_assert_cmpuint(net_status(rig), ==, VIRTIO_NET_S_LINK_UP);
+    g_assert_cmpuint(RUN(rig, VIRTIO_NET_CTRL_ANNOUNCE, VIRTIO_NET_CTRL_ANNOUNCE_ACK), ==,
+                     VIRTIO_NET_ERR); /* nobody asked for it */
+    g_assert_false(config_changed(rig));
+
+    for (unsigned times = 1; times <= 2; times++) { /* asked twice is answered once */
+        for (unsigned i = 0; i < times; i++) {
+            announce_self(rig);
+            g_assert_true(config_changed(rig));
+            g_assert_cmpuint(net_status(rig), ==, VIRTIO_NET_S_LINK_UP | VIRTIO_NET_S_ANNOUNCE);
+        }
+        g_assert_cmpuint(RUN(rig, VIRTIO_NET_CTRL_ANNOUNCE, 1), ==, VIRTIO_NET_ERR);
+        g_assert_cmpuint(RUN(rig, VIRTIO_NET_CTRL_ANNOUNCE, VIRTIO_NET_CTRL_ANNOUNCE_ACK, 0), ==,
+                         VIRTIO_NET_ERR);
+        g_assert_cmpuint(net_status(rig), ==, VIRTIO_NET_S_LINK_UP | VIRTIO_NET_S_ANNOUNCE);
+        g_assert_cmpuint(RUN(rig, VIRTIO_NET_CTRL_ANNOUNCE, VIRTIO_NET_CTRL_ANNOUNCE_ACK), ==,
+                         VIRTIO_NET_OK);
+        g_assert_cmpuint(net_status(rig), ==, VIRTIO_NET_S_LINK_UP);
+        g_assert_cmpuint(RUN(rig, VIRTIO_NET_CTRL_ANNOUNCE, VIRTIO_NET_CTRL_ANNOUNCE_ACK), ==,
+                         VIRTIO_NET_ERR);
+    }
+    announce_self(rig);
+    rig_restart(rig); /* the request was for the driver before */
+    g_assert_cmpuint(net_status(rig), ==, VIRTIO_NET_S_LINK_UP);
+    g_assert_cmpuint(RUN(rig, VIRTIO_NET_CTRL_ANNOUNCE, VIRTIO_NET_CTRL_ANNOUNCE_ACK), ==,
+                     VIRTIO_NET_ERR);
+    rig_free(rig);
+}
+
+/* A driver that cannot announce is not asked; the RARP frame goes out all the same. */
+static void test_announce_not_negotiated(void)
+{
+    static const uint64_t without[] = {
+        CTRL_FEATURES & ~RIG_FEATURE(VIRTIO_NET_F_GUEST_ANNOUNCE),
+        CTRL_FEATURES & ~RIG_FEATURE(VIRTIO_NET_F_CTRL_VQ),
+    };
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(without); i++) {
+        Rig *rig = open_ctrl(without[i]);
+        uint8_t frame[64];
+
+        announce_self(rig);
+        g_assert_cmpuint(rig_peer_recv(rig, frame, sizeof(frame), RIG_TIMEOUT_MS), ==, 60);
+        g_assert_cmpuint(frame[12] << 8 | frame[13], ==, 0x8035);
+        g_assert_cmpmem(frame + 6, 6, nic_mac, 6);
+        g_assert_false(config_changed(rig));
+        g_assert_cmpuint(net_status(rig), ==, VIRTIO_NET_S_LINK_UP);
+        rig_free(rig);
+    }
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -350,5 +430,7 @@ int main(int argc, char **argv)
     g_test_add_func("/virtio-net-ctrl/command-in-pieces", test_pieces);
     g_test_add_func("/virtio-net-ctrl/no-room-for-the-answer", test_no_room_for_answer);
     g_test_add_func("/virtio-net-ctrl/filter-changed-event", test_event);
+    g_test_add_func("/virtio-net-ctrl/announce/asked-and-acknowledged", test_announce);
+    g_test_add_func("/virtio-net-ctrl/announce/not-negotiated", test_announce_not_negotiated);
     return g_test_run();
 }

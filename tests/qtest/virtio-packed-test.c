@@ -3,7 +3,9 @@
  * whole emulator.  The rules ring by ring are tests/unit/test-virtqueue-*.c's.
  */
 #include <string.h>
+#include <unistd.h>
 
+#include "tests/lib/launch.h"
 #include "tests/lib/packed-driver.h"
 
 #define F_IN_ORDER   35
@@ -28,13 +30,11 @@ static void set_up_queue(PackedRig *p, unsigned index, uint16_t size)
     packed_queue_enable(p->rig->virtio, p->queues[index], vector);
 }
 
-static PackedRig packed_rig_new(const char *device, uint64_t features, uint16_t rx, uint16_t tx,
-                                int sndbuf)
+/* @args: more arguments, or NULL. */
+static PackedRig packed_rig_start(const char *device, const char *const *args, uint64_t features,
+                                  uint16_t rx, uint16_t tx, int sndbuf)
 {
-    static const char *const iothread[] = {"-object", "iothread,id=t0", NULL};
-    bool threaded = strstr(device, "iothread=") != NULL;
-    PackedRig p = {.rig = rig_open(&(RigConfig){
-                       .device = device, .args = threaded ? iothread : NULL, .sndbuf = sndbuf})};
+    PackedRig p = {.rig = rig_open(&(RigConfig){.device = device, .args = args, .sndbuf = sndbuf})};
     GError *err = NULL;
 
     virtio_driver_negotiate(p.rig->virtio, features | RIG_FEATURE(VIRTIO_F_RING_PACKED), &err);
@@ -53,6 +53,15 @@ static PackedRig packed_rig_new(const char *device, uint64_t features, uint16_t 
     p.frame = rig_alloc(p.rig, 64 * BUFFER);
     p.buffers = rig_alloc(p.rig, 64 * BUFFER);
     return p;
+}
+
+static PackedRig packed_rig_new(const char *device, uint64_t features, uint16_t rx, uint16_t tx,
+                                int sndbuf)
+{
+    static const char *const iothread[] = {"-object", "iothread,id=t0", NULL};
+    bool threaded = strstr(device, "iothread=") != NULL;
+
+    return packed_rig_start(device, threaded ? iothread : NULL, features, rx, tx, sndbuf);
 }
 
 static void packed_rig_free(PackedRig *p)
@@ -474,6 +483,76 @@ static void test_reset_in_flight(gconstpointer device)
     packed_rig_free(&p);
 }
 
+/* --- migration --- */
+
+#define MIGRATE "packed=on,rx_queue_size=100,tx_queue_size=100"
+
+/* The driver of @to, which set its rings up at the same places, goes on where @from was. */
+static void hand_over(const PackedRig *from, PackedRig *to)
+{
+    for (unsigned i = 0; i < RIG_QUEUES; i++) {
+        PackedQueue *queue = to->queues[i];
+        const PackedQueue *before = from->queues[i];
+
+        g_assert_cmphex(queue->desc_addr, ==, before->desc_addr);
+        queue->next = before->next;
+        queue->used = before->used;
+        queue->wrap = before->wrap;
+        queue->used_wrap = before->used_wrap;
+        queue->checked = before->checked;
+        queue->checked_wrap = before->checked_wrap;
+        memcpy(queue->slots, before->slots, queue->size * sizeof(*queue->slots));
+    }
+}
+
+/* Rings of sizes of their own, which have wrapped, with frames that the device has not seen. */
+static void test_migrate(void)
+{
+    static const char *const incoming[] = {"-incoming", "defer", NULL};
+    g_autofree char *folder = g_dir_make_tmp("virtio-packed-XXXXXX", NULL);
+    g_autofree char *path = g_build_filename(folder, "stream", NULL), *message = NULL;
+    PackedRig from = packed_rig_new(MIGRATE, 0, 70, 50, 0), to;
+    Emulator *e = from.rig->emulator;
+    uint16_t id;
+    uint32_t len;
+
+    send_frames(&from, 77);
+    launch_do(e, "stop", NULL);
+    for (uint16_t i = 0; i < 3; i++) {
+        add_frame(&from, i, 100u + i, 1000u + i, 2);
+    }
+    notify(&from, from.tx);
+    launch_do(e, "migrate", "{'uri': 'file:%s'}", path);
+    launch_wait_migrated(e);
+    rig_peer_expect_nothing(from.rig);
+
+    to = packed_rig_start(MIGRATE, incoming, 0, 70, 50, 0);
+    e = to.rig->emulator;
+    launch_do(e, "migrate-set-parameters", "{'announce-rounds': 0}");
+    launch_do(e, "migrate-incoming", "{'uri': 'file:%s'}", path);
+    launch_wait_migrated(e);
+    hand_over(&from, &to);
+    launch_do(e, "cont", NULL);
+    for (uint16_t i = 0; i < 3; i++) {
+        packed_queue_wait(to.tx, &id, &len);
+        g_assert_cmpuint(id, ==, i);
+        expect_frame(&to, 100u + i, 1000u + i);
+    }
+    send_frames(&to, 77);
+    packed_rig_free(&to);
+    packed_rig_free(&from);
+
+    /* One that has no packed rings. */
+    Rig *other = rig_open(&(RigConfig){.args = incoming});
+    launch_do(other->emulator, "migrate-incoming", "{'uri': 'file:%s', 'exit-on-error': false}",
+              path);
+    message = launch_wait_migration_failed(other->emulator);
+    g_assert_nonnull(strstr(message, "0000:00:04.0/virtio-net: Features 0x"));
+    rig_free(other);
+    unlink(path);
+    rmdir(folder);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -494,5 +573,6 @@ int main(int argc, char **argv)
     g_test_add_data_func("/virtio-queue-reset/in-flight", "packed=on", test_reset_in_flight);
     g_test_add_data_func("/virtio-queue-reset/in-flight/iothread", "packed=on,iothread=t0",
                          test_reset_in_flight);
+    g_test_add_func("/virtio-packed/migrate", test_migrate);
     return g_test_run();
 }

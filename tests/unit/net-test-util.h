@@ -144,6 +144,18 @@ static inline void netdev_must_init(const char *text)
     json_object_put(options);
 }
 
+/* The same with a formatted text. */
+static inline void netdev_must_initf(const char *fmt, ...) G_GNUC_PRINTF(1, 2);
+static inline void netdev_must_initf(const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    g_autofree char *text = g_strdup_vprintf(fmt, ap);
+    va_end(ap);
+    netdev_must_init(text);
+}
+
 /* The message must start with @message and be one line. */
 static inline void netdev_must_fail(const char *text, const char *message)
 {

@@ -5,24 +5,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glib/gstdio.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
-#include "net-test-util.h"
+#include "net-socket-util.h"
 
 static char *tmpdir;
-
-static void netdev_initf(const char *fmt, ...) G_GNUC_PRINTF(1, 2);
-static void netdev_initf(const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    g_autofree char *text = g_strdup_vprintf(fmt, ap);
-    va_end(ap);
-    netdev_must_init(text);
-}
 
 static void assert_infof(const char *id, const char *fmt, ...) G_GNUC_PRINTF(2, 3);
 static void assert_infof(const char *id, const char *fmt, ...)
@@ -36,50 +23,17 @@ static void assert_infof(const char *id, const char *fmt, ...)
     g_assert_cmpstr(got, ==, want);
 }
 
-static unsigned free_port(int family)
-{
-    struct sockaddr_storage addr = {.ss_family = family};
-    socklen_t size = sizeof(addr);
-    int fd = socket(family, SOCK_DGRAM, 0);
-    g_assert_cmpint(bind(fd, (struct sockaddr *)&addr, size), ==, 0);
-    getsockname(fd, (struct sockaddr *)&addr, &size);
-    close(fd);
-    return ntohs(((struct sockaddr_in *)&addr)->sin_port);
-}
-
 static void unix_init(const char *id, const char *local, const char *remote)
 {
-    netdev_initf("{'type':'dgram','id':'%s','local':{'type':'unix','path':'%s/%s'},"
-                 "'remote':{'type':'unix','path':'%s/%s'}}",
-                 id, tmpdir, local, tmpdir, remote);
-}
-
-static void delete (TestClient *a, TestClient *b)
-{
-    net_client_delete(&a->nc);
-    if (b) {
-        net_client_delete(&b->nc);
-    }
-    net_cleanup();
-    g_assert_null(net_clients);
+    netdev_must_initf("{'type':'dgram','id':'%s','local':{'type':'unix','path':'%s/%s'},"
+                      "'remote':{'type':'unix','path':'%s/%s'}}",
+                      id, tmpdir, local, tmpdir, remote);
 }
 
 /* Both ways at once, with receivers that are often full: UNIX sockets lose nothing. */
 static void load(TestClient *a, TestClient *b, unsigned frames, unsigned spread)
 {
-    a->spread = b->spread = spread;
-    a->to_send = b->to_send = frames;
-    test_client_send(a);
-    test_client_send(b);
-    int64_t end = g_get_monotonic_time() + 20 * G_USEC_PER_SEC;
-    for (unsigned i = 1; a->got->len < frames || b->got->len < frames; i++) {
-        event_loop_run_once(event_loop_main(), false);
-        test_client_give_room(a, i % 3 ? i % 50 : 0);
-        test_client_give_room(b, i % 5 ? i % 90 : 0);
-        g_assert_cmpint(g_get_monotonic_time(), <, end);
-    }
-    assert_frames_in_order(a, frames);
-    assert_frames_in_order(b, frames);
+    test_pair_load(a, b, frames, spread);
     g_assert_cmpuint(a->nc.stats.stalls, >, 0);
 }
 
@@ -112,7 +66,7 @@ static void test_unix(void)
     unix_init("n1", "p1", "p0");
     TestClient *b = test_client_new(net_client_find("n1"), "b");
     load(a, b, 3000, 9000);
-    delete (a, b);
+    test_pair_delete(a, b);
     g_autofree char *path = g_build_filename(tmpdir, "p0", NULL);
     g_assert_false(g_file_test(path, G_FILE_TEST_EXISTS));
 }
@@ -141,7 +95,7 @@ static void test_unix_restart(void)
         net_client_delete(&b->nc);
         g_assert_true(net_delete_netdev("n1", NULL));
     }
-    delete (a, NULL);
+    test_pair_delete(a, NULL);
 }
 
 static int bind_raw(const char *name, const char *connect_to)
@@ -231,38 +185,40 @@ static void test_unix_other_programs(void)
     unlink(p1);
     g_autofree char *p2 = g_build_filename(tmpdir, "p2", NULL);
     unlink(p2);
-    delete (a, NULL);
+    test_pair_delete(a, NULL);
 }
 
 static void test_abstract(void)
 {
     for (unsigned i = 0; i < 2; i++) {
-        netdev_initf("{'type':'dgram','id':'n%u',"
-                     "'local':{'type':'unix','path':'swnic-t%d-%u','abstract':'on'},"
-                     "'remote':{'type':'unix','path':'swnic-t%d-%u','abstract':'on'}}",
-                     i, getpid(), i, getpid(), !i);
+        netdev_must_initf("{'type':'dgram','id':'n%u',"
+                          "'local':{'type':'unix','path':'swnic-t%d-%u','abstract':'on'},"
+                          "'remote':{'type':'unix','path':'swnic-t%d-%u','abstract':'on'}}",
+                          i, getpid(), i, getpid(), !i);
     }
     TestClient *a = test_client_new(net_client_find("n0"), "a");
     TestClient *b = test_client_new(net_client_find("n1"), "b");
     load(a, b, 2000, 2000);
-    delete (a, b);
+    test_pair_delete(a, b);
 }
 
 static void udp(int family, const char *host)
 {
-    unsigned port[2] = {free_port(family), free_port(family)};
+    unsigned port[2];
+
+    test_free_ports(family, SOCK_DGRAM, port, 2);
     for (unsigned i = 0; i < 2; i++) {
-        netdev_initf("{'type':'dgram','id':'n%u',"
-                     "'local':{'type':'inet','host':'%s','port':'%u'},"
-                     "'remote':{'type':'inet','host':'%s','port':'%u'}}",
-                     i, host, port[i], host, port[!i]);
+        netdev_must_initf("{'type':'dgram','id':'n%u',"
+                          "'local':{'type':'inet','host':'%s','port':'%u'},"
+                          "'remote':{'type':'inet','host':'%s','port':'%u'}}",
+                          i, host, port[i], host, port[!i]);
         g_autofree char *id = g_strdup_printf("n%u", i);
         assert_infof(id, "dgram,udp=%s:%u/%s:%u", host, port[i], host, port[!i]);
     }
     TestClient *a = test_client_new(net_client_find("n0"), "a");
     TestClient *b = test_client_new(net_client_find("n1"), "b");
     ping_pong(a, b, 100);
-    delete (a, b);
+    test_pair_delete(a, b);
 }
 
 static void test_udp(void)
@@ -276,14 +232,15 @@ static void test_fd(void)
     int fds[2];
     g_assert_cmpint(socketpair(AF_UNIX, SOCK_DGRAM, 0, fds), ==, 0);
     for (unsigned i = 0; i < 2; i++) {
-        netdev_initf("{'type':'dgram','id':'n%u','local':{'type':'fd','str':'%d'}}", i, fds[i]);
+        netdev_must_initf("{'type':'dgram','id':'n%u','local':{'type':'fd','str':'%d'}}", i,
+                          fds[i]);
         g_autofree char *id = g_strdup_printf("n%u", i);
         assert_infof(id, "dgram,fd=%d unix", fds[i]);
     }
     TestClient *a = test_client_new(net_client_find("n0"), "a");
     TestClient *b = test_client_new(net_client_find("n1"), "b");
     load(a, b, 3000, 9000);
-    delete (a, b);
+    test_pair_delete(a, b);
 }
 
 /* Everybody in the group gets everything, we too: a hub. */
@@ -302,7 +259,7 @@ static void multicast(const char *first, const char *second, const char *info)
     }
     assert_frames_in_order(b, 49);
     assert_frames_in_order(a, 49);
-    delete (a, b);
+    test_pair_delete(a, b);
 }
 
 static void test_multicast(void)
@@ -319,25 +276,27 @@ static void test_multicast(void)
     assert_infof("n0", "dgram,mcast=ff02::77:21234");
     net_cleanup();
     int fd = socket(AF_INET, SOCK_DGRAM, 0);
-    netdev_initf("{'type':'dgram','id':'n0','remote':{'type':'inet','host':'230.0.0.1',"
-                 "'port':'21234'},'local':{'type':'fd','str':'%d'}}",
-                 fd);
+    netdev_must_initf("{'type':'dgram','id':'n0','remote':{'type':'inet','host':'230.0.0.1',"
+                      "'port':'21234'},'local':{'type':'fd','str':'%d'}}",
+                      fd);
     assert_infof("n0", "dgram,fd=%d (cloned mcast=230.0.0.1:21234)", fd);
     net_cleanup();
 }
 
 static void test_old_udp(void)
 {
-    unsigned port[2] = {free_port(AF_INET), free_port(AF_INET)};
+    unsigned port[2];
+
+    test_free_ports(AF_INET, SOCK_DGRAM, port, 2);
     for (unsigned i = 0; i < 2; i++) {
-        netdev_initf("{'type':'socket','id':'n%u','udp':'127.0.0.1:%u','localaddr':'%s:%u'}", i,
-                     port[!i], i ? "" : "127.0.0.1", port[i]);
+        netdev_must_initf("{'type':'socket','id':'n%u','udp':'127.0.0.1:%u','localaddr':'%s:%u'}",
+                          i, port[!i], i ? "" : "127.0.0.1", port[i]);
     }
     assert_infof("n0", "socket,socket: udp=127.0.0.1:%u", port[1]);
     TestClient *a = test_client_new(net_client_find("n0"), "a");
     TestClient *b = test_client_new(net_client_find("n1"), "b");
     ping_pong(a, b, 50);
-    delete (a, b);
+    test_pair_delete(a, b);
 }
 
 static void test_wrong_options(void)
@@ -383,6 +342,7 @@ static void test_wrong_options(void)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
+    test_enter_own_network();
     tmpdir = g_dir_make_tmp("test-dgram-XXXXXX", NULL);
     g_test_add_func("/dgram/unix", test_unix);
     g_test_add_func("/dgram/unix-restart", test_unix_restart);

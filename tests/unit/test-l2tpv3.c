@@ -3,33 +3,10 @@
  * the header; the header's bytes; frames of others.  IP needs root.
  */
 #include <errno.h>
-#include <netinet/in.h>
-#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "net-test-util.h"
-
-static unsigned free_port(void)
-{
-    struct sockaddr_in addr = {.sin_family = AF_INET};
-    socklen_t size = sizeof(addr);
-    int fd = socket(AF_INET, SOCK_DGRAM, 0);
-    g_assert_cmpint(bind(fd, (struct sockaddr *)&addr, size), ==, 0);
-    getsockname(fd, (struct sockaddr *)&addr, &size);
-    close(fd);
-    return ntohs(addr.sin_port);
-}
-
-static void netdev_initf(const char *fmt, ...) G_GNUC_PRINTF(1, 2);
-static void netdev_initf(const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    g_autofree char *text = g_strdup_vprintf(fmt, ap);
-    va_end(ap);
-    netdev_must_init(text);
-}
+#include "net-socket-util.h"
 
 static void both_ways(void)
 {
@@ -49,9 +26,7 @@ static void both_ways(void)
     assert_frames_in_order(a, 320);
     assert_frames_in_order(b, 320);
     g_assert_cmpuint(a->nc.peer->stats.drops[NET_DROP_BAD_HEADER], ==, 0);
-    net_client_delete(&a->nc);
-    net_client_delete(&b->nc);
-    net_cleanup();
+    test_pair_delete(a, b);
 }
 
 static const char *const variants[][2] = {
@@ -69,17 +44,18 @@ static void test_udp(void)
 {
     for (unsigned i = 0; i < G_N_ELEMENTS(variants); i++) {
         for (unsigned v6 = 0; v6 < 2; v6++) {
-            unsigned p0 = free_port(), p1 = free_port();
+            unsigned port[2];
+            test_free_ports(v6 ? AF_INET6 : AF_INET, SOCK_DGRAM, port, 2);
             const char *host = v6 ? "::1','ipv6':'on" : "127.0.0.1";
             const char *addr = v6 ? "::1" : "127.0.0.1";
-            netdev_initf("{'type':'l2tpv3','id':'n0','udp':'on','src':'%s','dst':'%s',"
-                         "'srcport':'%u','dstport':'%u','txsession':'5'%s}",
-                         host, addr, p0, p1, variants[i][0]);
+            netdev_must_initf("{'type':'l2tpv3','id':'n0','udp':'on','src':'%s','dst':'%s',"
+                              "'srcport':'%u','dstport':'%u','txsession':'5'%s}",
+                              host, addr, port[0], port[1], variants[i][0]);
             g_autofree char *session =
                 g_strdup(strstr(variants[i][1], "txsession") ? "" : ",'txsession':'5'");
-            netdev_initf("{'type':'l2tpv3','id':'n1','udp':'on','src':'%s','dst':'%s',"
-                         "'srcport':'%u','dstport':'%u'%s%s}",
-                         host, addr, p1, p0, session, variants[i][1]);
+            netdev_must_initf("{'type':'l2tpv3','id':'n1','udp':'on','src':'%s','dst':'%s',"
+                              "'srcport':'%u','dstport':'%u'%s%s}",
+                              host, addr, port[1], port[0], session, variants[i][1]);
             both_ways();
         }
     }
@@ -93,12 +69,12 @@ static void test_ip(void)
         const char *other = v6 ? "'::1'" : "'127.0.0.2'";
         const char *other_src = v6 ? "'::1','ipv6':'on'" : "'127.0.0.2'";
         const char *dst = v6 ? "'::1'" : "'127.0.0.1'";
-        netdev_initf("{'type':'l2tpv3','id':'n0','src':%s,'dst':%s,'txsession':'1',"
-                     "'rxsession':'2','counter':'on'}",
-                     host, other);
-        netdev_initf("{'type':'l2tpv3','id':'n1','src':%s,'dst':%s,'txsession':'2',"
-                     "'rxsession':'1','counter':'on'}",
-                     other_src, dst);
+        netdev_must_initf("{'type':'l2tpv3','id':'n0','src':%s,'dst':%s,'txsession':'1',"
+                          "'rxsession':'2','counter':'on'}",
+                          host, other);
+        netdev_must_initf("{'type':'l2tpv3','id':'n1','src':%s,'dst':%s,'txsession':'2',"
+                          "'rxsession':'1','counter':'on'}",
+                          other_src, dst);
         TestClient *a = test_client_new(net_client_find("n0"), "a");
         TestClient *b = test_client_new(net_client_find("n1"), "b");
         a->room = b->room = G_MAXUINT;
@@ -130,12 +106,15 @@ static int raw_end(unsigned port, unsigned to)
 /* RFC 3931, 4.1: what is on the wire, and what is not for us. */
 static void test_bytes(void)
 {
-    unsigned port = free_port(), far = free_port();
-    netdev_initf("{'type':'l2tpv3','id':'n0','udp':'on','src':'127.0.0.1','dst':'127.0.0.1',"
-                 "'srcport':'%u','dstport':'%u','txsession':'0x01020304','rxsession':'9',"
-                 "'cookie64':'on','txcookie':'0x1122334455667788','rxcookie':'0xa0b0c0d0e0f00010',"
-                 "'counter':'on','offset':'2'}",
-                 port, far);
+    unsigned ports[2];
+    test_free_ports(AF_INET, SOCK_DGRAM, ports, 2);
+    unsigned port = ports[0], far = ports[1];
+    netdev_must_initf(
+        "{'type':'l2tpv3','id':'n0','udp':'on','src':'127.0.0.1','dst':'127.0.0.1',"
+        "'srcport':'%u','dstport':'%u','txsession':'0x01020304','rxsession':'9',"
+        "'cookie64':'on','txcookie':'0x1122334455667788','rxcookie':'0xa0b0c0d0e0f00010',"
+        "'counter':'on','offset':'2'}",
+        port, far);
     static const uint8_t head[] = {0,    3,    0,    0,    1,    2, 3, 4, 0x11, 0x22, 0x33,
                                    0x44, 0x55, 0x66, 0x77, 0x88, 0, 0, 0, 1,    0,    0};
     static const uint8_t good[] = {0,    3,    0,    0,    0,    0, 0, 9, 0xa0, 0xb0, 0xc0,
@@ -199,6 +178,7 @@ static void test_wrong_options(void)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
+    test_enter_own_network();
     g_test_add_func("/l2tpv3/udp", test_udp);
     g_test_add_func("/l2tpv3/ip", test_ip);
     g_test_add_func("/l2tpv3/bytes", test_bytes);

@@ -5,12 +5,9 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <glib/gstdio.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
-#include "net-test-util.h"
+#include "net-socket-util.h"
 #include "net/framed.h"
 #include "qapi/monitor.h"
 
@@ -39,18 +36,6 @@ static void assert_events(const char *first, ...)
     g_ptr_array_set_size(events, 0);
 }
 
-/* A port that was free a moment ago. */
-static unsigned free_port(int family)
-{
-    struct sockaddr_storage addr = {.ss_family = family};
-    socklen_t size = sizeof(addr);
-    int fd = socket(family, SOCK_STREAM, 0);
-    g_assert_cmpint(bind(fd, (struct sockaddr *)&addr, size), ==, 0);
-    getsockname(fd, (struct sockaddr *)&addr, &size);
-    close(fd);
-    return ntohs(((struct sockaddr_in *)&addr)->sin_port);
-}
-
 static char *info(const char *id)
 {
     g_autoptr(GString) out = g_string_new(NULL);
@@ -74,40 +59,10 @@ static bool info_is(const char *id, const char *text)
         RUN_LOOP_WHILE(!info_is(id, want_));                                                       \
     } while (0)
 
-static void netdev_initf(const char *fmt, ...) G_GNUC_PRINTF(1, 2);
-static void netdev_initf(const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    g_autofree char *text = g_strdup_vprintf(fmt, ap);
-    va_end(ap);
-    netdev_must_init(text);
-}
-
-static void delete (TestClient *a, TestClient *b)
-{
-    net_client_delete(&a->nc);
-    net_client_delete(&b->nc);
-    net_cleanup();
-    g_assert_null(net_clients);
-}
-
 /* Frames both ways at once between two back ends, receivers that take a few at a time. */
 static void load(TestClient *a, TestClient *b, unsigned frames, unsigned spread)
 {
-    a->spread = b->spread = spread;
-    a->to_send = b->to_send = frames;
-    test_client_send(a);
-    test_client_send(b);
-    int64_t end = g_get_monotonic_time() + 20 * G_USEC_PER_SEC;
-    for (unsigned i = 1; a->got->len < frames || b->got->len < frames; i++) {
-        event_loop_run_once(event_loop_main(), false);
-        test_client_give_room(a, i % 3 ? i % 50 : 0);
-        test_client_give_room(b, i % 5 ? i % 90 : 0);
-        g_assert_cmpint(g_get_monotonic_time(), <, end);
-    }
-    assert_frames_in_order(a, frames);
-    assert_frames_in_order(b, frames);
+    test_pair_load(a, b, frames, spread);
     g_assert_cmpuint(a->nc.stats.tx_packets, ==, frames);
     g_assert_cmpuint(b->nc.stats.tx_packets, ==, frames);
 }
@@ -118,17 +73,17 @@ static void both_ways(const char *uri)
     TestClient *b = test_client_new(net_client_find("cli"), "b");
     EXPECT_INFO("cli", "stream,%s", uri);
     load(a, b, 3000, 9000);
-    delete (a, b);
+    test_pair_delete(a, b);
 }
 
 static void test_unix(void)
 {
     g_autofree char *path = g_build_filename(tmpdir, "s", NULL);
     g_assert_true(g_file_set_contents(path, "in the way", -1, NULL));
-    netdev_initf("{'type':'stream','id':'srv','server':'on','addr':{'type':'unix','path':'%s'}}",
-                 path);
+    netdev_must_initf(
+        "{'type':'stream','id':'srv','server':'on','addr':{'type':'unix','path':'%s'}}", path);
     EXPECT_INFO("srv", "stream,listening");
-    netdev_initf("{'type':'stream','id':'cli','addr':{'type':'unix','path':'%s'}}", path);
+    netdev_must_initf("{'type':'stream','id':'cli','addr':{'type':'unix','path':'%s'}}", path);
     EXPECT_INFO("cli", "stream,unix:%s", path);
     EXPECT_INFO("srv", "stream,unix:%s", path);
     g_autofree char *cli =
@@ -154,8 +109,8 @@ static void test_abstract(void)
         g_autofree char *addr = g_strdup_printf(
             "{'type':'unix','path':'%s','abstract':'on','tight':'%s'}", name, tight ? "on" : "off");
         g_autofree char *uri = g_strdup_printf("unix:%s", name);
-        netdev_initf("{'type':'stream','id':'srv','server':'on','addr':%s}", addr);
-        netdev_initf("{'type':'stream','id':'cli','addr':%s}", addr);
+        netdev_must_initf("{'type':'stream','id':'srv','server':'on','addr':%s}", addr);
+        netdev_must_initf("{'type':'stream','id':'cli','addr':%s}", addr);
         EXPECT_INFO("srv", "stream,unix:%s", name);
         g_assert_nonnull(strstr(events->pdata[1], tight ? "\"abstract\":true,\"tight\":true"
                                                         : "\"abstract\":true,\"tight\":false"));
@@ -166,12 +121,12 @@ static void test_abstract(void)
 
 static void inet_both_ways(int family, const char *host, const char *flags)
 {
-    unsigned port = free_port(family);
+    unsigned port = test_free_port(family, SOCK_STREAM);
     g_autofree char *addr = g_strdup_printf(
         "{'type':'inet','host':'%s','port':'%u',%s,'keep-alive':'on'}", host, port, flags);
     g_autofree char *uri = g_strdup_printf("tcp:%s:%u", host, port);
-    netdev_initf("{'type':'stream','id':'srv','server':'true','addr':%s}", addr);
-    netdev_initf("{'type':'stream','id':'cli','server':'false','addr':%s}", addr);
+    netdev_must_initf("{'type':'stream','id':'srv','server':'true','addr':%s}", addr);
+    netdev_must_initf("{'type':'stream','id':'cli','server':'false','addr':%s}", addr);
     EXPECT_INFO("cli", "stream,%s", uri);
     RUN_LOOP_WHILE(events->len < 2);
     both_ways(uri);
@@ -189,13 +144,13 @@ static void test_several_addresses(void)
 {
     const char *hosts[] = {"127.0.0.1", "::1"};
     for (unsigned i = 0; i < 2; i++) {
-        unsigned port = free_port(i ? AF_INET6 : AF_INET);
-        netdev_initf("{'type':'stream','id':'srv','server':'on','addr':{'type':'inet',"
-                     "'host':'%s','port':'%u'}}",
-                     hosts[i], port);
-        netdev_initf("{'type':'stream','id':'cli','reconnect-ms':'10','addr':{'type':'inet',"
-                     "'host':'','port':'%u'}}",
-                     port);
+        unsigned port = test_free_port(i ? AF_INET6 : AF_INET, SOCK_STREAM);
+        netdev_must_initf("{'type':'stream','id':'srv','server':'on','addr':{'type':'inet',"
+                          "'host':'%s','port':'%u'}}",
+                          hosts[i], port);
+        netdev_must_initf("{'type':'stream','id':'cli','reconnect-ms':'10','addr':{'type':'inet',"
+                          "'host':'','port':'%u'}}",
+                          port);
         g_autofree char *uri = g_strdup_printf("tcp:%s:%u", hosts[i], port);
         both_ways(uri);
         g_ptr_array_set_size(events, 0);
@@ -206,8 +161,8 @@ static void test_fd(void)
 {
     int fds[2];
     g_assert_cmpint(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), ==, 0);
-    netdev_initf("{'type':'stream','id':'srv','addr':{'type':'fd','str':'%d'}}", fds[0]);
-    netdev_initf("{'type':'stream','id':'cli','addr':{'type':'fd','str':'%d'}}", fds[1]);
+    netdev_must_initf("{'type':'stream','id':'srv','addr':{'type':'fd','str':'%d'}}", fds[0]);
+    netdev_must_initf("{'type':'stream','id':'cli','addr':{'type':'fd','str':'%d'}}", fds[1]);
     EXPECT_INFO("srv", "stream,unix:");
     assert_events("NETDEV_STREAM_CONNECTED {\"netdev-id\":\"srv\",\"addr\":{\"type\":\"unix\","
                   "\"path\":\"\"}}",
@@ -224,9 +179,9 @@ static void test_reconnect(void)
     g_autofree char *server = g_strdup_printf(
         "{'type':'stream','id':'srv','server':'on','addr':{'type':'unix','path':'%s'}}", path);
     /* Nobody there yet. */
-    netdev_initf("{'type':'stream','id':'cli','reconnect-ms':'20','addr':{'type':'unix',"
-                 "'path':'%s'}}",
-                 path);
+    netdev_must_initf("{'type':'stream','id':'cli','reconnect-ms':'20','addr':{'type':'unix',"
+                      "'path':'%s'}}",
+                      path);
     TestClient *b = test_client_new(net_client_find("cli"), "b");
     g_assert_true(info_is("cli", "stream,connecting"));
     b->to_send = 3;
@@ -269,8 +224,8 @@ static void test_server_serves_in_turn(void)
 {
     g_autofree char *path = g_build_filename(tmpdir, "t", NULL);
     static const uint8_t frame[] = {0, 0, 0, 4, 1, 2, 3, 4};
-    netdev_initf("{'type':'stream','id':'srv','server':'on','addr':{'type':'unix','path':'%s'}}",
-                 path);
+    netdev_must_initf(
+        "{'type':'stream','id':'srv','server':'on','addr':{'type':'unix','path':'%s'}}", path);
     TestClient *a = test_client_new(net_client_find("srv"), "a");
     for (unsigned cut = 0; cut < sizeof(frame); cut++) {
         int first = connect_raw(path), second = connect_raw(path);
@@ -312,8 +267,8 @@ static void test_server_serves_in_turn(void)
 static void test_random_bytes(void)
 {
     g_autofree char *path = g_build_filename(tmpdir, "x", NULL);
-    netdev_initf("{'type':'stream','id':'srv','server':'on','addr':{'type':'unix','path':'%s'}}",
-                 path);
+    netdev_must_initf(
+        "{'type':'stream','id':'srv','server':'on','addr':{'type':'unix','path':'%s'}}", path);
     TestClient *a = test_client_new(net_client_find("srv"), "a");
     a->room = G_MAXUINT;
     for (unsigned round = 0; round < 60; round++) {
@@ -343,10 +298,10 @@ static void test_random_bytes(void)
 
 static void test_old_socket(void)
 {
-    unsigned port = free_port(AF_INET);
-    netdev_initf("{'type':'socket','id':'srv','listen':'127.0.0.1:%u'}", port);
+    unsigned port = test_free_port(AF_INET, SOCK_STREAM);
+    netdev_must_initf("{'type':'socket','id':'srv','listen':'127.0.0.1:%u'}", port);
     g_assert_true(info_is("srv", "socket,"));
-    netdev_initf("{'type':'socket','id':'cli','connect':'127.0.0.1:%u'}", port);
+    netdev_must_initf("{'type':'socket','id':'cli','connect':'127.0.0.1:%u'}", port);
     EXPECT_INFO("cli", "socket,socket: connect to 127.0.0.1:%u", port);
     RUN_LOOP_WHILE(info_is("srv", "socket,"));
     g_autofree char *line = info("srv");
@@ -357,7 +312,7 @@ static void test_old_socket(void)
     load(a, b, 1000, 3000);
     net_delete_netdev("cli", NULL);
     EXPECT_INFO("srv", "socket,");
-    delete (a, b);
+    test_pair_delete(a, b);
     assert_events(NULL);
 }
 
@@ -396,7 +351,7 @@ static void test_wrong_options(void)
     netdev_must_fail(STREAM("{'type':'fd','str':'99'}", ""), "addr.str=99 is not an open file");
     netdev_must_fail(STREAM("{'type':'fd','str':'0'}", ""), "addr.str=0 is not a socket");
 
-    unsigned port = free_port(AF_INET);
+    unsigned port = test_free_port(AF_INET, SOCK_STREAM);
     g_autofree char *in_use = g_strdup_printf(
         STREAM("{'type':'inet','host':'127.0.0.1','port':'%u'}", ",'server':'on'"), port);
     g_autofree char *range = g_strdup_printf(
@@ -416,10 +371,10 @@ static void test_wrong_options(void)
 /* Refused at once by the kernel, but told late: the netdev stays and says so. */
 static void test_refused(void)
 {
-    unsigned port = free_port(AF_INET);
-    netdev_initf("{'type':'stream','id':'cli','reconnect-ms':'5','addr':{'type':'inet',"
-                 "'host':'127.0.0.1','port':'%u'}}",
-                 port);
+    unsigned port = test_free_port(AF_INET, SOCK_STREAM);
+    netdev_must_initf("{'type':'stream','id':'cli','reconnect-ms':'5','addr':{'type':'inet',"
+                      "'host':'127.0.0.1','port':'%u'}}",
+                      port);
     for (unsigned i = 0; i < 100; i++) {
         event_loop_run_once(event_loop_main(), false);
         g_usleep(500);
@@ -451,9 +406,9 @@ static void test_in_another_loop(void)
     g_autofree char *server = g_strdup_printf(
         "{'type':'stream','id':'srv','server':'on','addr':{'type':'unix','path':'%s'}}", path);
     EventLoop *loop = event_loop_new_thread("io0", NULL);
-    netdev_initf("{'type':'stream','id':'cli','reconnect-ms':'5','addr':{'type':'unix',"
-                 "'path':'%s'}}",
-                 path);
+    netdev_must_initf("{'type':'stream','id':'cli','reconnect-ms':'5','addr':{'type':'unix',"
+                      "'path':'%s'}}",
+                      path);
     LoopTest t = {.b = test_client_new(net_client_find("cli"), "b")};
     g_assert_true(net_client_set_loop(net_client_find("cli"), loop, NULL));
     t.b->nc.loop = loop;
@@ -490,6 +445,7 @@ static void test_in_another_loop(void)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
+    test_enter_own_network();
     tmpdir = g_dir_make_tmp("test-stream-XXXXXX", NULL);
     events = g_ptr_array_new_with_free_func(g_free);
     qmp_event_listen(note_event, NULL);

@@ -608,6 +608,49 @@ static void test_tunnel_passes(void)
     rig_cleanup(&rig);
 }
 
+/* The offsets have their place behind the hash, whether it is reported or not. */
+static void test_tunnel_and_hash(void)
+{
+    uint8_t bytes[24 + 200] = {0};
+    const uint8_t *hdr;
+    Rig rig;
+
+    rig_init(&rig);
+    rig.caps =
+        (NetCaps){.vnet_hdr = true, .offloads = {.csum = true, .tso6 = true, .tunnel = true}};
+    rig.longest_hdr = 24;
+    rig_start(&rig, "netdev=n0,hash=on",
+              RIG_MODERN | RIG_MRG | F(GUEST_CSUM) | F(GUEST_TSO6) | F(CTRL_VQ) | F(HASH_REPORT) |
+                  F(GUEST_UDP_TUNNEL_GSO),
+              256);
+    const uint8_t hash_udp4[] = {4, 2, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 40};
+    uint8_t command[sizeof(hash_udp4) + 40] = {0};
+    memcpy(command, hash_udp4, sizeof(hash_udp4));
+    memset(command + sizeof(hash_udp4), 0x6d, 40);
+    g_assert_cmpint(rig_command(&rig, command, sizeof(command)), ==, VIRTIO_NET_OK);
+    rig_post(&rig, 4, 1500);
+
+    bytes[0] = VIRTIO_NET_HDR_F_NEEDS_CSUM;
+    bytes[1] = VIRTIO_NET_HDR_GSO_TCPV6 | VIRTIO_NET_HDR_GSO_UDP_TUNNEL_IPV6;
+    bytes[4] = 50;
+    bytes[20] = 54;                                                  /* outer_th_offset */
+    bytes[22] = 84;                                                  /* inner_nh_offset */
+    memcpy(bytes + 24 + 12, "\x08\0\x45\0\0\0\0\0\0\0\x40\x11", 12); /* an IPv4 UDP packet */
+    g_assert_true(rig_receive_frame(&rig, 0, bytes, sizeof(bytes)));
+    hdr = rig.ram + RIG_DATA;
+    g_assert_cmpint(hdr[1], ==, bytes[1]);
+    g_assert_cmpint(hdr[16], ==, VIRTIO_NET_HASH_REPORT_UDPv4);
+    g_assert_cmpmem(hdr + 20, 4, bytes + 20, 4);
+    g_assert_cmpmem(hdr + 24, 200, bytes + 24, 200);
+
+    /* What the driver does not take of it (IPv4 inside) is not given to it. */
+    bytes[1] = VIRTIO_NET_HDR_GSO_TCPV4 | VIRTIO_NET_HDR_GSO_UDP_TUNNEL_IPV6;
+    g_assert_true(rig_receive_frame(&rig, 0, bytes, sizeof(bytes)));
+    g_assert_cmpint(rig.n->queues[0].rx_stats.drops[NET_DROP_BAD_HEADER], ==, 1);
+    g_assert_cmpint(rig_drain_used(&rig, RIG_RX, sizeof(bytes)), ==, 1);
+    rig_cleanup(&rig);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -629,5 +672,6 @@ int main(int argc, char **argv)
     g_test_add_func("/mtu/longer-frames-are-dropped", test_mtu);
     g_test_add_func("/tunnel/offered", test_tunnel_offered);
     g_test_add_func("/tunnel/passes", test_tunnel_passes);
+    g_test_add_func("/tunnel/with-hash-report", test_tunnel_and_hash);
     return g_test_run();
 }

@@ -284,6 +284,8 @@ static void test_refused(void)
          "guest_rsc_ext=on is not possible without guest_tso4=on"},
         {"netdev=n0,host_tunnel=on", "host_tunnel=on is not possible with netdev 'n0'"},
         {"netdev=n0,guest_tunnel_csum=on", "guest_tunnel_csum=on is not possible with netdev"},
+        {"netdev=n0,csum=off,guest_hdrlen=on",
+         "guest_hdrlen=on is not possible without host_tso4=on"},
         {"hash_tunnel=on", "hash_tunnel=on is not possible without rss=on"},
         {"ctrl_vq=off,notf_coal=on", "notf_coal=on is not possible without ctrl_vq=on"},
         {"ctrl_vq=off,ctrl_rx=on", "ctrl_rx=on is not possible without ctrl_vq=on"},

@@ -60,6 +60,67 @@ static void test_host_notifiers(void)
     rig_free(rig);
 }
 
+/* What one iteration of the main loop hands to poll(). */
+static int polled_fds(void)
+{
+    GMainContext *context = g_main_context_default();
+    int priority, timeout, count;
+
+    g_assert_true(g_main_context_acquire(context));
+    g_main_context_prepare(context, &priority);
+    count = g_main_context_query(context, G_MAXINT, &timeout, NULL, 0);
+    g_main_context_release(context);
+    return count;
+}
+
+/* 64 queue pairs and a control queue: an eventfd each, which all wait behind the one descriptor
+ * that a single one waits behind, and only the queues that were notified are looked at. */
+static void test_many_eventfds(void)
+{
+    enum { QUEUES = DUMMY_QUEUES_MAX };
+    Rig *rig = rig_new("dummy-pci", "{'queues': 129, 'vectors': 130, 'page-per-vq': true}");
+    const GArray *list;
+    int before;
+
+    drive(rig, BASIC);
+    before = polled_fds();
+    for (unsigned n = DUMMY_QUEUES; n < QUEUES; n++) {
+        wr(rig, VIRTIO_PCI_COMMON_Q_SELECT, n, 2);
+        wr(rig, VIRTIO_PCI_COMMON_Q_DESCLO, RING(0), 8);
+        wr(rig, VIRTIO_PCI_COMMON_Q_AVAILLO, AVAIL(0), 8);
+        wr(rig, VIRTIO_PCI_COMMON_Q_USEDLO, USED(0), 8);
+        wr(rig, VIRTIO_PCI_COMMON_Q_ENABLE, 1, 2);
+    }
+    virtio_pci_set_host_notifiers(rig->proxy, true);
+    list = rig->proxy->notify.eventfds;
+    g_assert_cmpuint(list->len, ==, QUEUES);
+    g_assert_cmpint(polled_fds(), ==, before);
+    for (unsigned i = 0; i < QUEUES; i++) {
+        const IoEventfd *eventfd = &g_array_index(list, IoEventfd, i);
+
+        g_assert_cmphex(eventfd->offset % 0x1000, ==, 0);
+        g_assert_cmphex(eventfd->offset / 0x1000, <, QUEUES);
+    }
+    for (unsigned round = 1; round <= 3; round++) {
+        for (unsigned i = 0; i < QUEUES; i += round) { /* as a host does for the guest's write */
+            event_notifier_set(g_array_index(list, IoEventfd, QUEUES - 1 - i).notifier);
+        }
+        spin(QUEUES);
+        for (unsigned i = 0; i < QUEUES; i++) {
+            unsigned queue =
+                (unsigned)(g_array_index(list, IoEventfd, QUEUES - 1 - i).offset / 0x1000);
+            unsigned times = 0;
+
+            for (unsigned r = 1; r <= round; r++) {
+                times += i % r == 0;
+            }
+            g_assert_cmpuint(handled(rig, queue), ==, times);
+        }
+        g_assert_cmpint(polled_fds(), ==, before);
+    }
+    rig_free(rig);
+}
+
 static void run_in_thread(bool ioeventfd)
 {
     EventLoop *loop = event_loop_new_thread("test", NULL);
@@ -197,6 +258,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     rig_register_types();
     g_test_add_func("/virtio-pci/ioeventfd/host", test_host_notifiers);
+    g_test_add_func("/virtio-pci/ioeventfd/64-pairs-wait-as-one", test_many_eventfds);
     g_test_add_func("/virtio-pci/thread/ioeventfd", test_thread_ioeventfd);
     g_test_add_func("/virtio-pci/thread/direct", test_thread_direct);
     g_test_add_func("/virtio-pci/thread/broken", test_thread_broken);

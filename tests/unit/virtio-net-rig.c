@@ -406,7 +406,33 @@ void rig_start(Rig *rig, const char *props, VirtioFeatures features, unsigned nu
     rig_drive(rig, features, num);
 }
 
-/* Used entries of @queue, which must all have length @len. */
+void rig_start_pairs(Rig *rig, unsigned pairs, const char *props, VirtioFeatures features)
+{
+    rig_init_pairs(rig, pairs);
+    rig_start(rig, props, features, 256);
+}
+
+void rig_send_from(Rig *rig, unsigned pair, uint8_t fill)
+{
+    RigPart part = {RIG_DATA + 0x200000 + pair * 0x1000, rig->n->guest_hdr_len + 60, false};
+
+    memset(rig->ram + part.addr, 0, rig->n->guest_hdr_len);
+    memset(rig->ram + part.addr + rig->n->guest_hdr_len, fill, 60);
+    rig_add(rig, 2 * pair + 1, &part, 1, 0);
+    rig_notify(rig, 2 * pair + 1);
+    rig_loop();
+}
+
+unsigned rig_count_used(Rig *rig, unsigned queue)
+{
+    unsigned n = 0, head, len;
+
+    while (rig_used(rig, queue, &head, &len)) {
+        n++;
+    }
+    return n;
+}
+
 unsigned rig_drain_used(Rig *rig, unsigned queue, unsigned len)
 {
     unsigned n = 0, head, got;

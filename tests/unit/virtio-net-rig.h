@@ -97,9 +97,21 @@ uint8_t rig_command(Rig *rig, const void *bytes, uint32_t size);
 uint8_t rig_command_answer(Rig *rig, const void *bytes, uint32_t size, void *answer,
                            uint32_t answer_size, uint32_t *written);
 unsigned rig_ctrl(const Rig *rig); /* index of the control queue */
+/* The same with the bytes of the command as arguments. */
+#define RIG_RUN(rig, ...)                                                                          \
+    ({                                                                                             \
+        const uint8_t bytes_[] = {__VA_ARGS__};                                                    \
+        rig_command(rig, bytes_, sizeof(bytes_));                                                  \
+    })
 
 /* Realizes with @props (NULL: "netdev=n0") and drives; must succeed. */
 void rig_start(Rig *rig, const char *props, VirtioFeatures features, unsigned num);
+/* The same with a back end of @pairs queues and rings of 256 entries, from rig_init_pairs() on. */
+void rig_start_pairs(Rig *rig, unsigned pairs, const char *props, VirtioFeatures features);
+/* Sends a frame of 60 bytes from transmit queue @pair, and runs the loop. */
+void rig_send_from(Rig *rig, unsigned pair, uint8_t fill);
+/* Used entries of @queue, whatever their length, taken. */
+unsigned rig_count_used(Rig *rig, unsigned queue);
 /* Used entries of @queue, which must all have length @len. */
 unsigned rig_drain_used(Rig *rig, unsigned queue, unsigned len);
 void rig_assert_filled(const uint8_t *bytes, size_t size, uint8_t fill);

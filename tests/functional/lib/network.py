@@ -13,6 +13,8 @@ import struct
 import subprocess
 import threading
 
+from . import debian_roots
+
 CLONE_NEWNET = 0x40000000
 PR_SET_PDEATHSIG = 1
 SOL_PACKET, PACKET_AUXDATA = 263, 8
@@ -46,6 +48,14 @@ def make_tap(name, address, *flags):
     run("ip", "tuntap", "add", "dev", name, "mode", "tap", "vnet_hdr", *flags)
     run("ip", "addr", "add", f"{address}/24", "dev", name)
     run("ip", "link", "set", name, "up")
+
+
+def passt_command(*options):
+    """passt of Debian forky as the network 10.9.0.0/24: the guest is .2, its gateway .1 this
+    namespace's loopback interface, and port 5001 there the guest's."""
+    script = debian_roots.PROJECT / "scripts" / "run-in-root.sh"
+    return [str(script), str(debian_roots.debian_root("forky")), "passt", "-f", *options,
+            "-4", "-a", "10.9.0.2", "-n", "24", "-g", "10.9.0.1", "-t", "5001"]
 
 
 class WebServer:

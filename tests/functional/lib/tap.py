@@ -13,6 +13,12 @@ def expect(condition, text):
         raise Failure(text)
 
 
+def selected(tests):
+    """Those of @tests, tuples with the name in front, whose name has all words of the command line
+    in it."""
+    return [test for test in tests if all(word in test[0] for word in sys.argv[1:])]
+
+
 class Tap:
     """Counts points; finish() prints the plan and gives the exit status."""
 
