@@ -9,21 +9,20 @@ of two axes meet in some cell, which is checked), or with SWNIC_TEST_FULL=1 all 
 With a tap of 4 queues the guest uses 4 queue pairs and chooses the pair by the port it sends to;
 four UDP streams then use all pairs, both ways.
 """
-import ctypes
-import fcntl
 import hashlib
 import itertools
-import json
 import os
 import socket
-import struct
-import subprocess
 import sys
 import threading
-import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from lib.network import configure, connect, enter_namespace_for_taps  # noqa: E402
+from lib.tap import Failure, expect, run_all, skip_all  # noqa: E402
+from lib.tcp_guest import TcpGuest  # noqa: E402
 
 EMULATOR = os.environ["SWNIC_BINARY"]
-GUEST = os.environ["SWNIC_GUEST"]
 IFNAME, HOST, PORT = "swnicmx", "10.9.0.1", 5001
 PAIRS = {"tap-4-queues": 4}
 UDP_PORT = 40000  # and the following; a multiple of the pairs
@@ -41,20 +40,6 @@ AXES = (
     ("tx", ("bh", "timer", "flush-first", "adaptive")),
     ("net", ("tap-vnet", "tap-plain", "tap-4-queues", "user")),
 )
-
-CLONE_NEWNET = 0x40000000
-SIOCSIFADDR, SIOCSIFNETMASK, SIOCGIFFLAGS, SIOCSIFFLAGS = 0x8916, 0x891C, 0x8913, 0x8914
-IFF_UP = 1
-
-
-class Failure(Exception):
-    pass
-
-
-def expect(condition, text):
-    if not condition:
-        raise Failure(text)
-
 
 # --- cells ---
 
@@ -90,29 +75,6 @@ def cover_test(cells):
 
 # --- the network ---
 
-def enter_namespace():
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(CLONE_NEWNET) != 0:
-        return os.strerror(ctypes.get_errno())
-    raise_interface("lo")
-    return None
-
-
-def raise_interface(name):
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        name = name.encode()
-        flags, = struct.unpack("16xH14x", fcntl.ioctl(s, SIOCGIFFLAGS, struct.pack("32s", name)))
-        fcntl.ioctl(s, SIOCSIFFLAGS, struct.pack("16sH14x", name, flags | IFF_UP))
-
-
-def configure_tap():
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        for request, address in ((SIOCSIFADDR, HOST), (SIOCSIFNETMASK, "255.255.255.0")):
-            sockaddr = struct.pack("=HH4s8x", socket.AF_INET, 0, socket.inet_aton(address))
-            fcntl.ioctl(s, request, struct.pack("16s16s", IFNAME.encode(), sockaddr))
-    raise_interface(IFNAME)
-
-
 def netdev_of(net):
     """-netdev, the guest's address, and where the host reaches the guest."""
     if net == "user":
@@ -131,18 +93,6 @@ def contents(size):
 
 
 CONTENTS = {size: contents(size) for size in TCP_SIZE.values()}
-
-
-def connect(address):
-    """The guest may still be learning our address."""
-    deadline = time.monotonic() + WAIT
-    while True:
-        try:
-            return socket.create_connection((address, PORT), timeout=WAIT)
-        except OSError as error:
-            if time.monotonic() > deadline:
-                raise Failure(f"connect to the guest: {error}") from None
-            time.sleep(0.02)
 
 
 def datagram(number):
@@ -201,7 +151,7 @@ def both_streams(address, size, pairs):
         return thread
 
     digest, count = hashlib.sha256(), 0
-    with connect(address) as connection:
+    with connect(address, PORT, WAIT) as connection:
         udp = [guarded(f"UDP from port {port}", lambda port=port: udp_stream(
             address, port, DATAGRAMS // pairs, WINDOW // pairs)) for port in ports]
 
@@ -227,29 +177,14 @@ def run_cell(cell):
     device = f"mrg_rxbuf={mrg_rxbuf},event_idx={event_idx},tx={tx}"
     device += ",packed=on" if ring == "packed" else ",packed=off"
     device += ",mq=on" if net == "tap-4-queues" else ""
-    command = [GUEST, "tcp", "-e", EMULATOR, "-n", netdev, "-a", guest_address, "-d", device,
-               "-u", str(PORT)]
-    command += ["--offloads"] if offloads == "on" else []
-    command += ["--packed"] if ring == "packed" else []
-    command += ["--pairs", str(pairs)] if pairs > 1 else []
-    process = subprocess.Popen(command + ["echo", str(PORT)], stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True)
-    try:
-        line = process.stdout.readline()
-        expect(line == "ready\n", f"swnic-guest: {line}")
+    options = ["-a", guest_address, "-d", device, "-u", str(PORT), "--pairs", str(pairs)]
+    options += ["--offloads"] if offloads == "on" else []
+    options += ["--packed"] if ring == "packed" else []
+    with TcpGuest(EMULATOR, netdev, *options, "echo", str(PORT)) as guest:
         if net != "user":
-            configure_tap()
+            configure(IFNAME, HOST)
         both_streams(address, TCP_SIZE[net != "user"], pairs)
-        out, err = process.communicate(timeout=WAIT)
-        expect(process.returncode == 0 and not err, f"swnic-guest: {err}")
-        report = json.loads(out)
-    except (Failure, OSError) as error:
-        process.terminate()
-        raise Failure(f"{error} {process.communicate()[1]}") from None
-    finally:
-        if process.poll() is None:
-            process.terminate()
-            process.communicate()
+        report = guest.finish()
     expect(report["packed"] == (ring == "packed"), f"rings: {report}")
     carried = report["pairs"]
     expect(len(carried) == pairs and
@@ -259,30 +194,14 @@ def run_cell(cell):
 
 
 def main():
-    reason = "root is needed for taps" if os.geteuid() != 0 else \
-        "there is no /dev/net/tun" if not os.path.exists("/dev/net/tun") else enter_namespace()
-    if reason:
-        print(f"1..0 # SKIP {reason}")
-        return 0
+    if reason := enter_namespace_for_taps():
+        skip_all(reason)
     cells = all_cells() if os.environ.get("SWNIC_TEST_FULL") == "1" else pairwise_cells()
     tests = [("every-pair-is-covered", lambda: cover_test(cells))]
     tests += [("/".join(f"{name}={value}" for (name, _), value in zip(AXES, cell)),
                lambda cell=cell: run_cell(cell)) for cell in cells]
-    tests = [test for test in tests if all(word in test[0] for word in sys.argv[1:])]
-    failed = 0
-    print(f"1..{len(tests)}")
-    for number, (name, run) in enumerate(tests, 1):
-        begin = time.monotonic()
-        try:
-            text = run()
-            print(f"ok {number} {name}\n# {text or f'{time.monotonic() - begin:.1f} s'}")
-        except (Failure, OSError, subprocess.TimeoutExpired) as error:
-            failed += 1
-            print(f"not ok {number} {name}")
-            print("# " + str(error).strip().replace("\n", "\n# "))
-        sys.stdout.flush()
-    return 1 if failed else 0
+    run_all(tests)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

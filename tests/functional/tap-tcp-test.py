@@ -6,10 +6,8 @@ is the host's end of every connection (the kernel's TCP), and `swnic-guest tcp` 
 over the device).  Contents are compared by SHA-256; counters tell that offloads were in use where
 they should be, and not where they should not.
 """
-import ctypes
 import fcntl
 import hashlib
-import json
 import os
 import socket
 import struct
@@ -18,56 +16,24 @@ import sys
 import tempfile
 import threading
 import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from lib.network import configure, connect, enter_namespace_for_taps  # noqa: E402
+from lib.tap import expect, run_all, skip_all  # noqa: E402
+from lib.tcp_guest import TcpGuest  # noqa: E402
 
 EMULATOR = os.environ["SWNIC_BINARY"]
-GUEST = os.environ["SWNIC_GUEST"]
 IFNAME = "swnictap"
 HOST, GUEST_ADDRESS, PORT = "10.9.0.1", "10.9.0.2", 5001
 SIZE = 24 << 20
 WAIT = 60
 
-CLONE_NEWNET = 0x40000000
-SIOCSIFADDR, SIOCSIFNETMASK, SIOCGIFFLAGS, SIOCSIFFLAGS = 0x8916, 0x891C, 0x8913, 0x8914
-IFF_UP = 1
 TUNSETIFF = 0x400454CA
 IFF_TUN, IFF_TAP, IFF_NO_PI = 1, 2, 0x1000
 
 
-class Failure(Exception):
-    pass
-
-
-def expect(condition, text):
-    if not condition:
-        raise Failure(text)
-
-
-# --- the namespace ---
-
-def enter_namespace():
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(CLONE_NEWNET) != 0:
-        return os.strerror(ctypes.get_errno())
-    return None
-
-
-def ioctl_address(request, address):
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        sockaddr = struct.pack("=HH4s8x", socket.AF_INET, 0, socket.inet_aton(address))
-        fcntl.ioctl(s, request, struct.pack("16s16s", IFNAME.encode(), sockaddr))
-
-
-def configure_tap():
-    """Gives the emulator's tap the host's address."""
-    ioctl_address(SIOCSIFADDR, HOST)
-    ioctl_address(SIOCSIFNETMASK, "255.255.255.0")
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        name = IFNAME.encode()
-        flags, = struct.unpack("16xH14x", fcntl.ioctl(s, SIOCGIFFLAGS, struct.pack("32s", name)))
-        fcntl.ioctl(s, SIOCSIFFLAGS, struct.pack("16sH14x", name, flags | IFF_UP))
-
-
-def make_tap(mode):
+def open_interface(mode):
     """A tap or tun interface of our own; its fd."""
     fd = os.open("/dev/net/tun", os.O_RDWR)
     fcntl.ioctl(fd, TUNSETIFF, struct.pack("16sH22x", b"swnicown", mode | IFF_NO_PI))
@@ -76,44 +42,12 @@ def make_tap(mode):
 
 # --- TCP ---
 
-class Guest:
-    """`swnic-guest tcp COMMAND…`, ready to be reached."""
-
-    def __init__(self, netdev_options, offloads, *command):
-        args = [GUEST, "tcp", "-e", EMULATOR, "-n",
-                f"tap,ifname={IFNAME},script=no,downscript=no{netdev_options}"]
-        args += ["--offloads"] if offloads else []
-        self.process = subprocess.Popen(args + list(command), stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True)
-        line = self.process.stdout.readline()
-        if line != "ready\n":
-            raise Failure(f"swnic-guest: {line}{self.process.communicate()[1]}")
-        configure_tap()
-
-    def finish(self):
-        out, err = self.process.communicate(timeout=WAIT)
-        expect(self.process.returncode == 0 and not err, f"swnic-guest: {err}")
-        return json.loads(out)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.terminate()
-            self.process.communicate()
-
-
-def connect():
-    """The guest may still be learning our address."""
-    deadline = time.monotonic() + WAIT
-    while True:
-        try:
-            return socket.create_connection((GUEST_ADDRESS, PORT), timeout=WAIT)
-        except OSError as error:
-            if time.monotonic() > deadline:
-                raise Failure(f"connect to the guest: {error}") from None
-            time.sleep(0.05)
+def start_guest(netdev_options, offloads, *command):
+    """Ready to be reached through the tap that its emulator made."""
+    netdev = f"tap,ifname={IFNAME},script=no,downscript=no{netdev_options}"
+    guest = TcpGuest(EMULATOR, netdev, *(["--offloads"] if offloads else []), *command)
+    configure(IFNAME, HOST)
+    return guest
 
 
 def read_all(connection):
@@ -131,8 +65,8 @@ CONTENTS_SHA256 = hashlib.sha256(CONTENTS).hexdigest()
 
 
 def host_to_guest(netdev, offloads):
-    with Guest(netdev, offloads, "sink", str(PORT)) as guest:
-        with connect() as connection:
+    with start_guest(netdev, offloads, "sink", str(PORT)) as guest:
+        with connect(GUEST_ADDRESS, PORT, WAIT) as connection:
             connection.sendall(CONTENTS)
         report = guest.finish()
     expect(report["received"] == SIZE and report["received-sha256"] == CONTENTS_SHA256,
@@ -143,7 +77,7 @@ def host_to_guest(netdev, offloads):
 def guest_to_host(netdev, offloads):
     with socket.create_server(("0.0.0.0", PORT)) as server:
         server.settimeout(WAIT)
-        with Guest(netdev, offloads, "source", f"{HOST}:{PORT}", str(SIZE)) as guest:
+        with start_guest(netdev, offloads, "source", f"{HOST}:{PORT}", str(SIZE)) as guest:
             connection, _ = server.accept()
             with connection:
                 connection.settimeout(WAIT)
@@ -155,8 +89,8 @@ def guest_to_host(netdev, offloads):
 
 
 def both_ways(netdev, offloads):
-    with Guest(netdev, offloads, "echo", str(PORT)) as guest:
-        with connect() as connection:
+    with start_guest(netdev, offloads, "echo", str(PORT)) as guest:
+        with connect(GUEST_ADDRESS, PORT, WAIT) as connection:
             def send():
                 connection.sendall(CONTENTS)
                 connection.shutdown(socket.SHUT_WR)
@@ -265,7 +199,7 @@ def no_permission():
 
 
 def busy():
-    fd = make_tap(IFF_TAP)
+    fd = open_interface(IFF_TAP)
     try:
         return refuse_tap("ifname=swnicown,script=no,downscript=no", "swnicown", "busy")
     finally:
@@ -274,7 +208,7 @@ def busy():
 
 def wrong_fd():
     reader, writer = os.pipe()
-    tun = make_tap(IFF_TUN)
+    tun = open_interface(IFF_TUN)
     left, right = socket.socketpair()
     with left, right:
         fds = (reader, tun, left.fileno())
@@ -333,28 +267,7 @@ def all_tests():
         yield f"wrong/{name}", run
 
 
-def main():
-    reason = "root is needed for taps" if os.geteuid() != 0 else \
-        "there is no /dev/net/tun" if not os.path.exists("/dev/net/tun") else enter_namespace()
-    if reason:
-        print(f"1..0 # SKIP {reason}")
-        return 0
-    tests = [test for test in all_tests() if all(word in test[0] for word in sys.argv[1:])]
-    failed = 0
-    print(f"1..{len(tests)}")
-    for number, (name, run) in enumerate(tests, 1):
-        try:
-            text = run()
-            print(f"ok {number} {name}")
-            if text:
-                print(f"# {text}")
-        except (Failure, OSError, subprocess.TimeoutExpired) as error:
-            failed += 1
-            print(f"not ok {number} {name}")
-            print("# " + str(error).strip().replace("\n", "\n# "))
-        sys.stdout.flush()
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    if why := enter_namespace_for_taps():
+        skip_all(why)
+    run_all(list(all_tests()))

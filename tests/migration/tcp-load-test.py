@@ -9,8 +9,6 @@ and how long the guest is silent in each migration.  Transmit policies alternate
 
 SWNIC_TEST_FULL=1: 200 rounds of each, else 40.
 """
-import ctypes
-import json
 import os
 import socket
 import statistics
@@ -19,13 +17,17 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "functional"))
+from lib.network import configure, connect, enter_namespace_for_taps, run  # noqa: E402
+from lib.tap import expect, run_all, skip_all  # noqa: E402
+from lib.tcp_guest import TcpGuest  # noqa: E402
 
 EMULATOR = os.environ["SWNIC_BINARY"]
-GUEST = os.environ["SWNIC_GUEST"]
 ROUNDS = 200 if os.environ.get("SWNIC_TEST_FULL") == "1" else 40
 HOST, ADDRESS, PORT, UDP_PORT = "10.9.0.1", "10.9.0.2", 5001, 5002
 BRIDGE, TAPS = "swnicbr", ("swnicl0", "swnicl1")
-CLONE_NEWNET = 0x40000000
 WAIT = 30
 PIECE = 1 << 16
 STEP = 0.001  # seconds from datagram to datagram
@@ -39,41 +41,14 @@ CASES = (
 )
 
 
-class Failure(Exception):
-    pass
-
-
-def expect(condition, text):
-    if not condition:
-        raise Failure(text)
-
-
 # --- the network ---
 
-def ip(*words):
-    done = subprocess.run(["ip", *words], capture_output=True, text=True)
-    expect(done.returncode == 0, f"ip {' '.join(words)}: {done.stderr.strip()}")
-
-
-def enter_namespace():
-    """A namespace of our own, which ends with us; why not, or None."""
-    if os.geteuid() != 0:
-        return "root is needed for taps"
-    if not os.path.exists("/dev/net/tun"):
-        return "there is no /dev/net/tun"
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(CLONE_NEWNET) != 0:
-        return os.strerror(ctypes.get_errno())
-    try:
-        ip("link", "add", BRIDGE, "type", "bridge", "forward_delay", "0")
-    except Failure as error:
-        return f"the kernel has no bridge: {error}"
-    ip("address", "add", f"{HOST}/24", "dev", BRIDGE)
-    ip("link", "set", BRIDGE, "up")
+def make_bridge():
+    run("ip", "link", "add", BRIDGE, "type", "bridge", "forward_delay", "0")
+    configure(BRIDGE, HOST)
     for tap in TAPS:
-        ip("tuntap", "add", "dev", tap, "mode", "tap", "vnet_hdr")
-        ip("link", "set", tap, "master", BRIDGE, "up")
-    return None
+        run("ip", "tuntap", "add", "dev", tap, "mode", "tap", "vnet_hdr")
+        run("ip", "link", "set", tap, "master", BRIDGE, "up")
 
 
 # --- traffic ---
@@ -88,21 +63,11 @@ class TcpStream(threading.Thread):
 
     def __init__(self):
         super().__init__(daemon=True)
-        self.socket = self.connect()
+        self.socket = connect(ADDRESS, PORT, WAIT)
         self.stopping = threading.Event()
         self.sent = self.received = 0
         self.error = None
         self.sender = threading.Thread(target=self.send, daemon=True)
-
-    @staticmethod
-    def connect():
-        deadline = time.monotonic() + WAIT
-        while True:
-            try:
-                return socket.create_connection((ADDRESS, PORT), timeout=WAIT)
-            except OSError as error:
-                expect(time.monotonic() < deadline, f"connect to the guest: {error}")
-                time.sleep(0.02)
 
     def send(self):
         try:
@@ -183,33 +148,20 @@ class Datagrams(threading.Thread):
 
 def run_case(policies, more):
     netdevs = [f"tap,ifname={tap},script=no,downscript=no,vnet_hdr=on" for tap in TAPS]
-    command = [GUEST, "tcp", "-e", EMULATOR, "-n", netdevs[0], "-a", f"{ADDRESS}/24",
-               "-d", "packed=on" if "--packed" in more else "packed=off", "--timeout", "600",
-               "--migrate", str(ROUNDS), "--migrate-netdev", netdevs[1], "--migrate-tx", policies,
-               "-u", str(UDP_PORT), *more, "echo", str(PORT)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        line = process.stdout.readline()
-        expect(line == "ready\n", f"swnic-guest: {line}")
+    options = ["-a", f"{ADDRESS}/24", "-d", "packed=on" if "--packed" in more else "packed=off",
+               "--timeout", "600", "--migrate", str(ROUNDS), "--migrate-netdev", netdevs[1],
+               "--migrate-tx", policies, "-u", str(UDP_PORT)]
+    with TcpGuest(EMULATOR, netdevs[0], *options, *more, "echo", str(PORT)) as guest:
         begin = time.monotonic()
         stream, datagrams = TcpStream(), Datagrams()
         stream.start()
         datagrams.start()
-        line = process.stdout.readline()
-        expect(line == "moved\n", f"swnic-guest: {line}")
+        line = guest.line()
+        expect(line == "moved", f"swnic-guest: {line}")
         seconds = time.monotonic() - begin
         datagrams.finish()
         stream.finish()
-        out, err = process.communicate(timeout=WAIT)
-        expect(process.returncode == 0 and not err, f"swnic-guest: {err}")
-        report = json.loads(out)
-    except (Failure, OSError) as error:
-        process.terminate()
-        raise Failure(f"{error} {process.communicate()[1]}") from None
-    finally:
-        if process.poll() is None:
-            process.terminate()
-            process.communicate()
+        report = guest.finish()
     expect(report["packed"] == ("--packed" in more), f"rings: {report['packed']}")
     expect(report["received"] == report["sent"] == stream.sent * PIECE,
            f"the guest received {report['received']} and sent {report['sent']} bytes of "
@@ -226,25 +178,11 @@ def run_case(policies, more):
             f"silences {statistics.median(silences) * 1000:.1f} ms")
 
 
-def main():
-    reason = enter_namespace()
-    if reason:
-        print(f"1..0 # SKIP {reason}")
-        return 0
-    cases = [case for case in CASES if all(word in case[0] for word in sys.argv[1:])]
-    failed = 0
-    print(f"1..{len(cases)}", flush=True)
-    for number, (name, policies, more) in enumerate(cases, 1):
-        try:
-            text = run_case(policies, more)
-            print(f"# {text}\nok {number} {name}")
-        except (Failure, OSError, subprocess.TimeoutExpired) as error:
-            failed += 1
-            print("# " + str(error).strip().replace("\n", "\n# "))
-            print(f"not ok {number} {name}")
-        sys.stdout.flush()
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    if why := enter_namespace_for_taps():
+        skip_all(why)
+    try:
+        make_bridge()
+    except subprocess.CalledProcessError as error:
+        skip_all(f"the kernel has no bridge: {error}")
+    run_all([(name, lambda case=case: run_case(*case)) for name, *case in CASES])

@@ -12,6 +12,7 @@ import socket
 import struct
 import subprocess
 import threading
+import time
 
 from . import debian_roots
 
@@ -40,14 +41,44 @@ def enter_namespace():
     run("ip", "link", "set", "lo", "up")
 
 
+def enter_namespace_for_taps():
+    """The same, for a test that makes taps; why that cannot be here, or None."""
+    if os.geteuid() != 0:
+        return "root is needed for taps"
+    if not os.path.exists("/dev/net/tun"):
+        return "there is no /dev/net/tun"
+    try:
+        enter_namespace()
+    except OSError as error:
+        return str(error)
+    return None
+
+
+def configure(name, address):
+    """@address (and /24) on the host's side of interface @name."""
+    run("ip", "addr", "add", f"{address}/24", "dev", name)
+    run("ip", "link", "set", name, "up")
+
+
+def connect(address, port, timeout):
+    """A TCP connection to a guest, which may still be learning our address."""
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            return socket.create_connection((address, port), timeout=timeout)
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
 def make_tap(name, address, *flags):
     """A tap for an emulator to attach to, with @address (and /24) on the host's side.
 
     @flags: what `ip tuntap` knows beside vnet_hdr, as multi_queue.
     """
     run("ip", "tuntap", "add", "dev", name, "mode", "tap", "vnet_hdr", *flags)
-    run("ip", "addr", "add", f"{address}/24", "dev", name)
-    run("ip", "link", "set", name, "up")
+    configure(name, address)
 
 
 def passt_command(*options):

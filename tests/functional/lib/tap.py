@@ -31,11 +31,12 @@ class Tap:
             print(f"# {line}", flush=True)
 
     def run(self, name, function, *args):
-        """One point: @function's exceptions are its failure.  True if it passed."""
+        """One point: @function's exceptions are its failure, text it returns is noted.  True if it
+        passed."""
         self.count += 1
         began = time.monotonic()
         try:
-            function(*args)
+            text = function(*args)
         except Exception as error:  # whatever went wrong is this point's
             self.failed += 1
             print(f"not ok {self.count} {name}", flush=True)
@@ -44,11 +45,26 @@ class Tap:
                 self.note(traceback.format_exc())
             return False
         print(f"ok {self.count} {name} # {time.monotonic() - began:.1f} s", flush=True)
+        if isinstance(text, str):
+            self.note(text)
         return True
 
     def finish(self):
         print(f"1..{self.count}", flush=True)
         return 1 if self.failed or not self.count else 0
+
+
+def skip_all(reason):
+    print(f"1..0 # SKIP {reason}")
+    sys.exit(0)
+
+
+def run_all(tests):
+    """Every one of @tests, (name, function), that the command line selects, as a program."""
+    tap = Tap()
+    for test in selected(tests):
+        tap.run(*test)
+    sys.exit(tap.finish())
 
 
 def main(function):

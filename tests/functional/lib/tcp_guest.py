@@ -31,8 +31,12 @@ class TcpGuest:
     def finish(self):
         """Its report, when it has ended well by itself."""
         out, err = self.process.communicate(timeout=WAIT)
-        expect(self.process.returncode == 0, f"swnic-guest: {err}")
+        expect(self.process.returncode == 0 and not err, f"swnic-guest: {err}")
         return json.loads(out)
+
+    def line(self):
+        """What it says next, without the newline."""
+        return self.process.stdout.readline().rstrip("\n")
 
     def end(self):
         if self.process.poll() is None:
@@ -42,10 +46,14 @@ class TcpGuest:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, kind, error, _):
+        """A failure also says what the guest said."""
         if self.process.poll() is None:
             self.process.terminate()
-            self.process.communicate()
+        if not self.process.stderr.closed:
+            said = self.process.communicate()[1]
+            if kind in (Failure, TimeoutError, ConnectionResetError) and said:
+                raise Failure(f"{error}; {said.strip()}") from error
 
 
 def from_guest(emulator, netdev, host, port, in_the_middle=lambda: None):
