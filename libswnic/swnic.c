@@ -2,8 +2,8 @@
  * libswnic: the instance, its memory, back ends and objects.
  *
  * An instance is a machine without anything: no RAM of its own, no buses.  Each device brings the
- * bus it sits on (device.c).  What the functions here take as text goes through the same parsers and
- * the same checks as the command line of swnic-system-x86_64.
+ * bus it sits on (device.c).  What the functions here take as text goes through the same parsers
+ * and the same checks as the command line of swnic-system-x86_64.
  *
  * Not here: what system/ adds around a device for users (options, monitors, qtest).
  */
@@ -79,11 +79,16 @@ static void event_sent(void *opaque, const char *name, json_object *event)
 static gboolean check_new(const SwnicConfig *config, GError **errp)
 {
     if (config && config->version != SWNIC_CONFIG_VERSION) {
-        return error_set(errp, "SwnicConfig has version %u, this library knows %u",
-                         config->version, SWNIC_CONFIG_VERSION);
+        return error_set(errp, "SwnicConfig has version %u, this library knows %u", config->version,
+                         SWNIC_CONFIG_VERSION);
     }
-    if (!event_loop_is_current(event_loop_main())) {
-        return error_set(errp, "another thread has called swnic_new() first: it is the main thread");
+    EventLoop *loop = event_loop_try_main(errp);
+    if (!loop) {
+        return FALSE;
+    }
+    if (!event_loop_is_current(loop)) {
+        return error_set(errp,
+                         "another thread has called swnic_new() first: it is the main thread");
     }
     return !instance || error_set(errp, "there is an instance already, one a process is possible");
 }
@@ -216,8 +221,11 @@ bool swnic_chardev_add(Swnic *swnic, const char *text, GError **errp)
 {
     bool help = false;
     json_object *options = chardev_parse_options(text, &help, errp);
-    bool ok = options && (!help || error_set(errp, "'%s' asks for help, which "
-                                                   "swnic-system-x86_64 gives", text)) &&
+    bool ok = options &&
+              (!help || error_set(errp,
+                                  "'%s' asks for help, which "
+                                  "swnic-system-x86_64 gives",
+                                  text)) &&
               chardev_new(options, errp);
 
     json_object_put(options);

@@ -139,7 +139,8 @@ static void hmp_chardev_change(const char *args, GString *out)
     json_object *options = id ? chardev_options(args + strspn(args, " "), out) : NULL;
 
     if (!id) {
-        g_string_append(out, "chardev-change: usage: chardev-change ID TYPE[,prop=value][,...]\r\n");
+        g_string_append(out,
+                        "chardev-change: usage: chardev-change ID TYPE[,prop=value][,...]\r\n");
     } else if (options && json_member(options, "id")) {
         g_string_append(out, "Error: Unexpected 'id' parameter\r\n");
     } else if (options) {

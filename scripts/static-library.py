@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Makes libswnic.a: one object of all layers that the first archive needs, with its public names.
 
-Static libraries have no notion of a private name, except within one object.  So everything is linked
-into one (cc -r), and the names that are hidden in the shared library become local ones (objcopy).
+Static libraries have no notion of a private name, except within one object.  So everything is
+linked into one (cc -r), and the names that are hidden in the shared library become local ones
+(objcopy).
 """
 import argparse
 import subprocess

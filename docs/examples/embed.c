@@ -220,8 +220,8 @@ static void find_structures(Guest *guest)
         if (id == PCI_CAP_ID_MSIX) {
             uint32_t table = config_read(guest, cap + PCI_MSIX_TABLE, 4);
             guest->msix_cap = cap;
-            guest->msix_table = bar_address(guest, table & PCI_MSIX_TABLE_BIR) +
-                                (table & PCI_MSIX_TABLE_OFFSET);
+            guest->msix_table =
+                bar_address(guest, table & PCI_MSIX_TABLE_BIR) + (table & PCI_MSIX_TABLE_OFFSET);
         }
         if (id != PCI_CAP_ID_VNDR) {
             continue;
@@ -284,10 +284,10 @@ static void start_queue(Guest *guest, unsigned queue, unsigned vector)
     mmio_write(emulator, COMMON(queue_size), RING_SIZE, 2);
     mmio_write(emulator, COMMON(queue_msix_vector), vector, 2);
     mmio_write(emulator, COMMON(queue_desc_lo), at, 4);
-    mmio_write(emulator, COMMON(queue_avail_lo), at + ((uint8_t *)ring->avail - (uint8_t *)ring->desc),
-               4);
-    mmio_write(emulator, COMMON(queue_used_lo), at + ((uint8_t *)ring->used - (uint8_t *)ring->desc),
-               4);
+    mmio_write(emulator, COMMON(queue_avail_lo),
+               at + ((uint8_t *)ring->avail - (uint8_t *)ring->desc), 4);
+    mmio_write(emulator, COMMON(queue_used_lo),
+               at + ((uint8_t *)ring->used - (uint8_t *)ring->desc), 4);
     mmio_write(emulator, COMMON(queue_enable), 1, 2);
 }
 

@@ -24,8 +24,8 @@ typedef struct ChardevHandlers {
     void (*read)(void *opaque, const char *data, size_t size);
     void (*event)(void *opaque, ChardevEvent event);
     void (*drained)(void *opaque); /* the write queue is empty again */
-    /* From now on @chr is the device; the one before has said CHARDEV_CLOSED if it was open, @chr says
-     * CHARDEV_OPENED when it is.  NULL: this front end stays with the device it has. */
+    /* From now on @chr is the device; the one before has said CHARDEV_CLOSED if it was open, @chr
+     * says CHARDEV_OPENED when it is.  NULL: this front end stays with the device it has. */
     void (*changed)(void *opaque, Chardev *chr);
 } ChardevHandlers;
 

@@ -18,8 +18,8 @@
  * and the log are the process's; so is the machine that swnic_new() makes.  A second swnic_new()
  * before swnic_free() is an error.  An instance holds as many devices as you like.
  *
- * Errors.  A function that can fail takes a GError **, which may be NULL.  The message is one line for
- * people: which option, which value, what is allowed.  Codes and domain are not an interface.
+ * Errors.  A function that can fail takes a GError **, which may be NULL.  The message is one line
+ * for people: which option, which value, what is allowed.  Codes and domain are not an interface.
  * A guest's mistakes are no errors: the device answers them as hardware would, and counts them.
  * Calls that are mistakes of the program's (a NULL where none is allowed, a device after it was
  * removed) are not answered.
@@ -69,7 +69,7 @@ typedef struct SwnicConfig {
  * Makes the instance, stopped, without memory and devices.  @config (NULL: all defaults) is copied.
  * The first call makes the calling thread the main one, for good.
  * NULL with error: there is an instance already, this is another thread, or @config is of a
- * version that this library does not know.
+ * version that this library does not know, or there are no file descriptors left.
  */
 SWNIC_API Swnic *swnic_new(const SwnicConfig *config, GError **error);
 
@@ -87,9 +87,9 @@ SWNIC_API void swnic_start(Swnic *swnic);
 SWNIC_API void swnic_stop(Swnic *swnic);
 
 /*
- * What is logged, to standard error or to the file @path (written anew; NULL: as before): @items is what
- * QEMU's -d takes, "guest_errors,trace:virtio_net_*".  Both may be changed at any time, and stay
- * when the instance goes.
+ * What is logged, to standard error or to the file @path (written anew; NULL: as before): @items is
+ * what QEMU's -d takes, "guest_errors,trace:virtio_net_*".  Both may be changed at any time, and
+ * stay when the instance goes.
  */
 SWNIC_API bool swnic_set_log(Swnic *swnic, const char *items, const char *path, GError **error);
 
@@ -99,10 +99,10 @@ SWNIC_API bool swnic_set_log(Swnic *swnic, const char *items, const char *path, 
 
 /* RAM of the guest at [@addr, @addr + @size). */
 typedef struct SwnicMemory {
-    uint64_t addr;   /* guest physical */
-    uint64_t size;   /* bytes, > 0 */
-    void *host;      /* where it is in this process */
-    int fd;          /* shared memory that it is mapped from, for vhost-user and vhost; -1: private */
+    uint64_t addr; /* guest physical */
+    uint64_t size; /* bytes, > 0 */
+    void *host;    /* where it is in this process */
+    int fd;        /* shared memory that it is mapped from, for vhost-user and vhost; -1: private */
     uint64_t offset; /* of the range in @fd, bytes */
     uint32_t flags;  /* SWNIC_MEMORY_* */
 } SwnicMemory;
@@ -146,9 +146,9 @@ SWNIC_API bool swnic_object_del(Swnic *swnic, const char *id, GError **error);
 /*
  * What a device asks of its emulator.  Any member but @version may be NULL.
  *
- * set_irq and send_msi come from the main thread and from the iothread of a queue, with locks of the
- * device held: they only pass on what they are told, and call nothing of this library.  bar_mapped and
- * bar_unmapped come from within swnic_config_write(), swnic_device_reset() and
+ * set_irq and send_msi come from the main thread and from the iothread of a queue, with locks of
+ * the device held: they only pass on what they are told, and call nothing of this library.
+ * bar_mapped and bar_unmapped come from within swnic_config_write(), swnic_device_reset() and
  * swnic_device_remove(), and may call swnic_bar_info().
  */
 typedef struct SwnicDeviceOps {
@@ -165,9 +165,9 @@ typedef struct SwnicDeviceOps {
 } SwnicDeviceOps;
 
 /*
- * As -device: "virtio-net-pci,netdev=net0,id=nic0,mac=52:54:00:12:34:56,tx=adaptive", or a JSON object.
- * `bus=` is refused: each device has a bus of its own; `addr=` only shows in names.  @ops is
- * copied, @opaque is passed to its functions.  The device is reset, and belongs to the instance.
+ * As -device: "virtio-net-pci,netdev=net0,id=nic0,mac=52:54:00:12:34:56,tx=adaptive", or a JSON
+ * object. `bus=` is refused: each device has a bus of its own; `addr=` only shows in names.  @ops
+ * is copied, @opaque is passed to its functions.  The device is reset, and belongs to the instance.
  * NULL with error: unknown device or property, a bad value, a back end that is missing or in use, a
  * bridge, or @ops of a version that this library does not know.
  */
@@ -200,8 +200,8 @@ SWNIC_API void swnic_config_write(SwnicDevice *dev, unsigned offset, uint32_t va
 #define SWNIC_BAR_PREFETCH (1u << 2)
 
 typedef struct SwnicBarInfo {
-    uint64_t size; /* bytes, a power of two */
-    uint64_t addr; /* where it answers; UINT64_MAX: nowhere */
+    uint64_t size;  /* bytes, a power of two */
+    uint64_t addr;  /* where it answers; UINT64_MAX: nowhere */
     uint32_t flags; /* SWNIC_BAR_* */
 } SwnicBarInfo;
 
@@ -223,10 +223,10 @@ SWNIC_API void swnic_bar_write(SwnicDevice *dev, unsigned bar, uint64_t offset, 
 typedef struct SwnicNotifier {
     unsigned bar;
     uint64_t offset;
-    unsigned size;  /* bytes of the write; 0: any */
-    bool match;     /* only when @value is written */
+    unsigned size; /* bytes of the write; 0: any */
+    bool match;    /* only when @value is written */
     uint64_t value;
-    int fd;         /* an eventfd; the device's: not to be closed or read */
+    int fd; /* an eventfd; the device's: not to be closed or read */
 } SwnicNotifier;
 
 /* Calls @fn for each address at which a queue can be notified, none with ioeventfd=off.  They stay

@@ -451,9 +451,11 @@ static void test_change(void)
 
     /* What fails changes nothing. */
     Chardev *same = f.chr;
-    change("c", "ringbuf,size=3", "size of ringbuf chardev must be a power of two up to 1G, not '3'");
-    change("c", "mux", "'mux' is not a valid char driver name; it is one of socket, stdio, file, "
-                       "pipe, pty, null, ringbuf");
+    change("c", "ringbuf,size=3",
+           "size of ringbuf chardev must be a power of two up to 1G, not '3'");
+    change("c", "mux",
+           "'mux' is not a valid char driver name; it is one of socket, stdio, file, "
+           "pipe, pty, null, ringbuf");
     change("d", "null", "Chardev 'd' does not exist");
     g_assert_true(f.chr == same && chardev_find("c") == same);
     g_assert_cmpint(f.front.closed, ==, 2);
@@ -481,8 +483,7 @@ static void test_change_refused(void)
     chr = chardev_find("c");
     g_assert_cmpstr(chardev_type(chr), ==, "ringbuf");
     g_assert_true(chardev_attach(chr, &handlers, &f, NULL));
-    change("c", "null",
-           "Chardev 'c' is busy: its user does not support chardev hotswap");
+    change("c", "null", "Chardev 'c' is busy: its user does not support chardev hotswap");
     g_assert_true(chardev_find("c") == chr);
     g_assert_cmpint(f.closed, ==, 0);
     chardev_cleanup_all();

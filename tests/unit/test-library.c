@@ -31,8 +31,8 @@ typedef struct Host {
     unsigned mapped, unmapped;
     bool irq_level;
     unsigned irq_changes, irq_pin;
-    unsigned messages;               /* atomic */
-    unsigned messages_elsewhere;     /* atomic: of another thread than the main one */
+    unsigned messages;           /* atomic */
+    unsigned messages_elsewhere; /* atomic: of another thread than the main one */
     pthread_t main_thread;
     unsigned received, expected;
 } Host;
@@ -422,8 +422,10 @@ static void test_back_ends(void)
     GError *err = NULL;
 
     g_assert_true(swnic_chardev_add(swnic, "ringbuf,id=c0,size=4096", &err));
-    g_assert_true(swnic_netdev_add(swnic, "{\"type\": \"hubport\", \"id\": \"h0\", \"hubid\": 0}", &err));
-    g_assert_true(swnic_object_add(swnic, "filter-mirror,id=f0,netdev=h0,queue=rx,outdev=c0", &err));
+    g_assert_true(
+        swnic_netdev_add(swnic, "{\"type\": \"hubport\", \"id\": \"h0\", \"hubid\": 0}", &err));
+    g_assert_true(
+        swnic_object_add(swnic, "filter-mirror,id=f0,netdev=h0,queue=rx,outdev=c0", &err));
     g_assert_no_error(err);
     g_assert_false(swnic_chardev_del(swnic, "c0", &err));
     g_assert_nonnull(strstr(err->message, "c0"));
@@ -731,7 +733,8 @@ static void test_memory_moves(void)
     for (unsigned i = 0; i < 20; i++) {
         expect_traffic(&host);
         /* A second mapping of the same memory, used from now on. */
-        void *other = mmap(NULL, host.ram->size, PROT_READ | PROT_WRITE, MAP_SHARED, host.ram->fd, 0);
+        void *other =
+            mmap(NULL, host.ram->size, PROT_READ | PROT_WRITE, MAP_SHARED, host.ram->fd, 0);
         g_assert_true(other != MAP_FAILED);
         const SwnicMemory memory = {.size = host.ram->size, .host = other, .fd = host.ram->fd};
         g_assert_true(swnic_set_memory(swnic, &memory, 1, NULL));
