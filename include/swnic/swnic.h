@@ -16,7 +16,9 @@
  *
  * One instance a process.  The names of devices and back ends, the virtual clock, the run state
  * and the log are the process's; so is the machine that swnic_new() makes.  A second swnic_new()
- * before swnic_free() is an error.  An instance holds as many devices as you like.
+ * before swnic_free() is an error.  An instance holds as many devices as you like.  Types are
+ * registered with GObject under plain names (Object, DeviceState, PCIDevice, …), which no other
+ * part of the process may use, and the library stays loaded once it was.
  *
  * Errors.  A function that can fail takes a GError **, which may be NULL.  The message is one line
  * for people: which option, which value, what is allowed.  Codes and domain are not an interface.
@@ -126,7 +128,8 @@ SWNIC_API bool swnic_chardev_add(Swnic *swnic, const char *options, GError **err
 SWNIC_API bool swnic_chardev_del(Swnic *swnic, const char *id, GError **error);
 
 /* As -netdev: "user,id=net0", "tap,id=net0,ifname=tap0,script=no,downscript=no",
- * "dgram,id=net0,local.type=fd,local.str=7", or a JSON object.  An fd given so is taken over. */
+ * "dgram,id=net0,local.type=fd,local.str=7", or a JSON object.  An fd named so is the
+ * library's from success on. */
 SWNIC_API bool swnic_netdev_add(Swnic *swnic, const char *options, GError **error);
 /* A device whose back end is deleted lives on without a link. */
 SWNIC_API bool swnic_netdev_del(Swnic *swnic, const char *id, GError **error);

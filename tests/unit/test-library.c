@@ -4,6 +4,7 @@
  * The guest is guest/'s driver over the library's accesses; its interrupts are words of RAM, which
  * send_msi writes as an emulator's memory would be written.
  */
+#include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,6 +13,7 @@
 
 #include "guest/net-driver.h"
 #include "swnic/swnic.h"
+#include "tests/lib/vhost-user-backend.h"
 
 #define RAM_SIZE   ((size_t)16 << 20)
 #define FRAME_SIZE 200u
@@ -140,16 +142,27 @@ static void set_ram(Swnic *swnic, const GuestRam *ram)
     g_assert_no_error(err);
 }
 
-/* A device with more @properties on @swnic, on a socket whose other end is host->peer. */
-static void host_add_device(Host *host, Swnic *swnic, const char *id, const char *properties)
+static void host_prepare(Host *host, Swnic *swnic)
 {
-    int sockets[2];
     GError *err = NULL;
 
     memset(host, 0, sizeof(*host));
     memset(host->bars, 0xff, sizeof(host->bars));
     host->main_thread = pthread_self();
     host->swnic = swnic;
+    host->peer = -1;
+    host->ram = guest_ram_new(RAM_SIZE, &err);
+    g_assert_no_error(err);
+    guest_pci_bus_init_ops(&host->bus, &pci_ops, host);
+}
+
+/* A device with more @properties on @swnic, on a socket whose other end is host->peer. */
+static void host_add_device(Host *host, Swnic *swnic, const char *id, const char *properties)
+{
+    int sockets[2];
+    GError *err = NULL;
+
+    host_prepare(host, swnic);
     g_assert_cmpint(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, sockets), ==, 0);
     host->peer = sockets[1];
     g_autofree char *netdev =
@@ -160,9 +173,6 @@ static void host_add_device(Host *host, Swnic *swnic, const char *id, const char
     g_assert_no_error(err);
     host->nic = swnic_device_add(swnic, device, &host_ops, host, &err);
     g_assert_no_error(err);
-    host->ram = guest_ram_new(RAM_SIZE, &err);
-    g_assert_no_error(err);
-    guest_pci_bus_init_ops(&host->bus, &pci_ops, host);
 }
 
 static void host_open(Host *host, const char *properties)
@@ -199,7 +209,9 @@ static void host_close(Host *host)
     swnic_free(host->swnic);
     g_assert_cmpuint(host->mapped, ==, host->unmapped);
     guest_ram_free(host->ram);
-    close(host->peer);
+    if (host->peer >= 0) {
+        close(host->peer);
+    }
 }
 
 static gboolean too_late(gpointer opaque)
@@ -598,6 +610,64 @@ static void test_notifiers(void)
     host_close(&host);
 }
 
+/* The emulator's memory, mapped by another party that moves the packets. */
+static void test_vhost_user(void)
+{
+    g_autofree char *dir = g_dir_make_tmp("swnic-library-XXXXXX", NULL);
+    g_autofree char *path = g_build_filename(dir, "vu", NULL);
+    g_autofree char *chardev = g_strdup_printf("socket,id=c0,path=%s", path);
+    VuBackend *vu = vu_backend_new(path, &(VuConfig){0});
+    uint8_t frame[FRAME_SIZE], got[FRAME_SIZE];
+    Host host;
+    GError *err = NULL;
+    Swnic *swnic = swnic_new(NULL, &err);
+
+    swnic_chardev_add(swnic, chardev, &err);
+    g_assert_no_error(err);
+    swnic_netdev_add(swnic, "vhost-user,id=net0,chardev=c0", &err);
+    g_assert_no_error(err);
+    host_prepare(&host, swnic);
+    host.nic = swnic_device_add(swnic, "virtio-net-pci,netdev=net0", &host_ops, &host, &err);
+    g_assert_no_error(err);
+    set_ram(swnic, host.ram);
+    swnic_start(swnic);
+    host_start_driver(&host);
+
+    send_frame(&host, 3);
+    frame_make(frame, 3);
+    g_assert_cmpuint(vu_receive(vu, got, sizeof(got), VU_TIMEOUT_MS), ==, FRAME_SIZE);
+    g_assert_cmpmem(got, FRAME_SIZE, frame, FRAME_SIZE);
+    frame_make(frame, 0);
+    g_assert_true(vu_send(vu, 0, frame, sizeof(frame)));
+    host.expected = 1;
+    run_until(has_received, &host);
+    g_assert_cmpuint(vu_lock(vu)->frames, ==, 1);
+    vu_unlock(vu);
+    host_close(&host);
+    vu_backend_free(vu);
+    rmdir(dir);
+}
+
+/* An fd named in options is taken over by what succeeds. */
+static void test_fd_ownership(void)
+{
+    Swnic *swnic = swnic_new(NULL, NULL);
+    int sockets[2];
+
+    g_assert_cmpint(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, sockets), ==, 0);
+    for (unsigned i = 0; i < 2; i++) {
+        g_autofree char *netdev =
+            g_strdup_printf("dgram,id=net0,local.type=fd,local.str=%d", sockets[i]);
+        g_assert_cmpint(swnic_netdev_add(swnic, netdev, NULL), ==, i == 0); /* the id is taken */
+    }
+    g_assert_cmpint(fcntl(sockets[0], F_GETFD), >=, 0);
+    g_assert_cmpint(fcntl(sockets[1], F_GETFD), >=, 0);
+    g_assert_true(swnic_netdev_del(swnic, "net0", NULL));
+    g_assert_cmpint(fcntl(sockets[0], F_GETFD), <, 0);
+    close(sockets[1]);
+    swnic_free(swnic);
+}
+
 static void test_intx(void)
 {
     Host host;
@@ -800,6 +870,8 @@ int main(int argc, char **argv)
     g_test_add_func("/library/device/traffic", test_traffic);
     g_test_add_func("/library/device/traffic-in-an-iothread", test_iothread);
     g_test_add_func("/library/device/notifiers", test_notifiers);
+    g_test_add_func("/library/device/vhost-user", test_vhost_user);
+    g_test_add_func("/library/options/fds-are-taken-over", test_fd_ownership);
     g_test_add_func("/library/device/intx", test_intx);
     g_test_add_func("/library/device/stopped", test_stopped);
     g_test_add_func("/library/device/two", test_two_devices);
