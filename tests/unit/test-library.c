@@ -1,324 +1,15 @@
 /*
- * libswnic as a program sees it: linked to the shared library, through swnic/swnic.h alone.
- *
- * The guest is guest/'s driver over the library's accesses; its interrupts are words of RAM, which
- * send_msi writes as an emulator's memory would be written.
+ * libswnic as a program sees it: linked to the shared library, through swnic/swnic.h alone, with
+ * an emulator of a test's (library-host.h) around it.
  */
 #include <fcntl.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "guest/net-driver.h"
-#include "swnic/swnic.h"
+#include "library-host.h"
 #include "tests/lib/vhost-user-backend.h"
-
-#define RAM_SIZE   ((size_t)16 << 20)
-#define FRAME_SIZE 200u
-#define BURST      32u
-
-/* --- the emulator --- */
-
-typedef struct Host {
-    Swnic *swnic;
-    SwnicDevice *nic;
-    GuestRam *ram;
-    GuestPciBus bus;
-    GuestPciDevice *pci;
-    NetDriver *driver;
-    int peer;                  /* our end of the back end's socket */
-    uint64_t bars[SWNIC_BARS]; /* UINT64_MAX: nowhere */
-    unsigned mapped, unmapped;
-    bool irq_level;
-    unsigned irq_changes, irq_pin;
-    unsigned messages;           /* atomic */
-    unsigned messages_elsewhere; /* atomic: of another thread than the main one */
-    pthread_t main_thread;
-    unsigned received, expected;
-} Host;
-
-static void host_set_irq(void *opaque, unsigned pin, bool level)
-{
-    Host *host = opaque;
-
-    host->irq_level = level;
-    host->irq_pin = pin;
-    host->irq_changes++;
-}
-
-static void host_send_msi(void *opaque, unsigned vector, uint64_t addr, uint32_t data)
-{
-    Host *host = opaque;
-    uint32_t *word = guest_ram_pointer(host->ram, addr, sizeof(data));
-
-    g_assert_nonnull(word);
-    __atomic_fetch_add(&host->messages, 1, __ATOMIC_RELAXED);
-    if (!pthread_equal(pthread_self(), host->main_thread)) {
-        __atomic_fetch_add(&host->messages_elsewhere, 1, __ATOMIC_RELAXED);
-    }
-    __atomic_store_n(word, data, __ATOMIC_RELEASE);
-}
-
-static void host_bar_mapped(void *opaque, unsigned bar, uint64_t addr)
-{
-    Host *host = opaque;
-
-    g_assert_cmpuint(host->bars[bar], ==, UINT64_MAX);
-    host->bars[bar] = addr;
-    host->mapped++;
-}
-
-static void host_bar_unmapped(void *opaque, unsigned bar, uint64_t addr)
-{
-    Host *host = opaque;
-
-    g_assert_cmpuint(host->bars[bar], ==, addr);
-    host->bars[bar] = UINT64_MAX;
-    host->unmapped++;
-}
-
-static const SwnicDeviceOps host_ops = {
-    .version = SWNIC_DEVICE_OPS_VERSION,
-    .set_irq = host_set_irq,
-    .send_msi = host_send_msi,
-    .bar_mapped = host_bar_mapped,
-    .bar_unmapped = host_bar_unmapped,
-};
-
-static uint32_t op_config_read(GuestPciBus *bus, uint8_t number, uint8_t devfn, unsigned width,
-                               uint8_t offset)
-{
-    Host *host = bus->opaque;
-
-    return number || devfn ? UINT32_MAX >> (32 - 8 * width)
-                           : swnic_config_read(host->nic, offset, width);
-}
-
-static void op_config_write(GuestPciBus *bus, uint8_t number, uint8_t devfn, unsigned width,
-                            uint8_t offset, uint32_t value)
-{
-    swnic_config_write(((Host *)bus->opaque)->nic, offset, value, width);
-}
-
-static uint64_t op_bar_read(GuestPciDevice *device, unsigned bar, unsigned width, uint64_t offset)
-{
-    return swnic_bar_read(((Host *)device->bus->opaque)->nic, bar, offset, width);
-}
-
-static void op_bar_write(GuestPciDevice *device, unsigned bar, unsigned width, uint64_t offset,
-                         uint64_t value)
-{
-    swnic_bar_write(((Host *)device->bus->opaque)->nic, bar, offset, value, width);
-}
-
-static bool op_check(GuestPciBus *bus, GError **errp)
-{
-    return true;
-}
-
-static bool op_is_broken(GuestPciBus *bus)
-{
-    return false;
-}
-
-static const GuestPciOps pci_ops = {
-    .config_read = op_config_read,
-    .config_write = op_config_write,
-    .bar_read = op_bar_read,
-    .bar_write = op_bar_write,
-    .bar_post = op_bar_write,
-    .check = op_check,
-    .is_broken = op_is_broken,
-};
-
-static void set_ram(Swnic *swnic, const GuestRam *ram)
-{
-    const SwnicMemory memory = {.size = ram->size, .host = ram->host, .fd = ram->fd};
-    GError *err = NULL;
-
-    swnic_set_memory(swnic, &memory, 1, &err);
-    g_assert_no_error(err);
-}
-
-static void host_prepare(Host *host, Swnic *swnic)
-{
-    GError *err = NULL;
-
-    memset(host, 0, sizeof(*host));
-    memset(host->bars, 0xff, sizeof(host->bars));
-    host->main_thread = pthread_self();
-    host->swnic = swnic;
-    host->peer = -1;
-    host->ram = guest_ram_new(RAM_SIZE, &err);
-    g_assert_no_error(err);
-    guest_pci_bus_init_ops(&host->bus, &pci_ops, host);
-}
-
-/* A device with more @properties on @swnic, on a socket whose other end is host->peer. */
-static void host_add_device(Host *host, Swnic *swnic, const char *id, const char *properties)
-{
-    int sockets[2];
-    GError *err = NULL;
-
-    host_prepare(host, swnic);
-    g_assert_cmpint(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, sockets), ==, 0);
-    host->peer = sockets[1];
-    g_autofree char *netdev =
-        g_strdup_printf("dgram,id=%s-net,local.type=fd,local.str=%d", id, sockets[0]);
-    g_autofree char *device =
-        g_strdup_printf("virtio-net-pci,id=%s,netdev=%s-net,%s", id, id, properties);
-    swnic_netdev_add(swnic, netdev, &err);
-    g_assert_no_error(err);
-    host->nic = swnic_device_add(swnic, device, &host_ops, host, &err);
-    g_assert_no_error(err);
-}
-
-static void host_open(Host *host, const char *properties)
-{
-    GError *err = NULL;
-    Swnic *swnic = swnic_new(NULL, &err);
-
-    g_assert_no_error(err);
-    host_add_device(host, swnic, "nic0", properties);
-    set_ram(swnic, host->ram);
-    swnic_start(swnic);
-}
-
-static void host_start_driver(Host *host)
-{
-    const NetDriverConfig config = {.features = NET_DRIVER_PLAIN_FEATURES};
-    GError *err = NULL;
-
-    host->pci = guest_pci_device_open(&host->bus, 0, &err);
-    g_assert_no_error(err);
-    host->driver = net_driver_new(host->pci, host->ram, &config, &err);
-    g_assert_no_error(err);
-}
-
-static void host_stop_driver(Host *host)
-{
-    g_clear_pointer(&host->driver, net_driver_free);
-    g_clear_pointer(&host->pci, g_free);
-}
-
-static void host_close(Host *host)
-{
-    host_stop_driver(host);
-    swnic_free(host->swnic);
-    g_assert_cmpuint(host->mapped, ==, host->unmapped);
-    guest_ram_free(host->ram);
-    if (host->peer >= 0) {
-        close(host->peer);
-    }
-}
-
-static gboolean too_late(gpointer opaque)
-{
-    g_error("nothing came for ten seconds");
-    return G_SOURCE_REMOVE;
-}
-
-/* Runs the main loop until @done says so. */
-static void run_until(bool (*done)(void *opaque), void *opaque)
-{
-    guint watchdog = g_timeout_add_seconds(10, too_late, NULL);
-
-    while (!done(opaque)) { /* an iothread wakes nobody here: no sleeping */
-        if (!g_main_context_iteration(NULL, FALSE)) {
-            g_thread_yield();
-        }
-    }
-    g_source_remove(watchdog);
-}
-
-/* Everything that is ready has run. */
-static void settle(void)
-{
-    while (g_main_context_iteration(NULL, FALSE)) {
-    }
-}
-
-static void frame_make(uint8_t *frame, unsigned number)
-{
-    memset(frame, 0xff, 6);
-    for (unsigned i = 6; i < FRAME_SIZE; i++) {
-        frame[i] = (uint8_t)(number * 7 + i);
-    }
-    frame[6] &= 0xfe;
-    frame[12] = 0x88;
-    frame[13] = 0xb5;
-}
-
-static void frame_received(void *opaque, const NetDriverFrame *frame)
-{
-    Host *host = opaque;
-    uint8_t expected[FRAME_SIZE];
-
-    frame_make(expected, host->received++);
-    g_assert_cmpuint(frame->iovcnt, ==, 1);
-    g_assert_cmpmem(frame->iov[0].iov_base, frame->iov[0].iov_len, expected, FRAME_SIZE);
-}
-
-static bool has_received(void *opaque)
-{
-    Host *host = opaque;
-
-    net_driver_receive(host->driver, BURST, frame_received, host);
-    return host->received == host->expected;
-}
-
-static void expect_receive(Host *host)
-{
-    uint8_t frame[FRAME_SIZE];
-
-    host->received = 0;
-    for (unsigned i = 0; i < BURST; i++) {
-        frame_make(frame, i);
-        g_assert_cmpint(send(host->peer, frame, sizeof(frame), MSG_DONTWAIT), ==, sizeof(frame));
-        if (i % 8 == 7) { /* a datagram socket takes about ten */
-            host->expected = i + 1;
-            run_until(has_received, host);
-        }
-    }
-}
-
-static void send_frame(Host *host, unsigned number)
-{
-    uint8_t frame[FRAME_SIZE];
-    struct iovec iov = {frame, sizeof(frame)};
-
-    frame_make(frame, number);
-    g_assert_true(net_driver_send(host->driver, NULL, &iov, 1));
-    net_driver_flush(host->driver);
-}
-
-static bool peer_has_frame(void *opaque)
-{
-    uint8_t byte;
-
-    return recv(((Host *)opaque)->peer, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 1;
-}
-
-static void expect_at_peer(Host *host, unsigned number)
-{
-    uint8_t expected[FRAME_SIZE], got[FRAME_SIZE + 1];
-
-    run_until(peer_has_frame, host);
-    frame_make(expected, number);
-    ssize_t size = recv(host->peer, got, sizeof(got), MSG_DONTWAIT);
-    g_assert_cmpmem(got, size, expected, FRAME_SIZE);
-}
-
-static void expect_traffic(Host *host)
-{
-    for (unsigned i = 0; i < BURST; i++) {
-        send_frame(host, i);
-        expect_at_peer(host, i);
-    }
-    expect_receive(host);
-}
 
 /* --- life --- */
 
@@ -522,7 +213,7 @@ static void test_traffic(void)
 
     host_open(&host, "mac=52:54:00:00:00:01");
     host_start_driver(&host);
-    expect_traffic(&host);
+    host_expect_traffic(&host);
     g_assert_cmpuint(host.messages, >, 0);
     g_assert_cmpuint(host.messages_elsewhere, ==, 0);
     host_close(&host);
@@ -536,10 +227,10 @@ static void test_iothread(void)
 
     g_assert_true(swnic_object_add(swnic, "iothread,id=io0", &err));
     host_add_device(&host, swnic, "nic0", "iothread=io0");
-    set_ram(swnic, host.ram);
+    host_set_ram(swnic, host.ram);
     swnic_start(swnic);
     host_start_driver(&host);
-    expect_traffic(&host);
+    host_expect_traffic(&host);
     g_assert_false(swnic_object_del(swnic, "io0", &err));
     g_assert_nonnull(strstr(err->message, "in use"));
     g_clear_error(&err);
@@ -577,7 +268,7 @@ static void swallow_write(GuestPciDevice *device, unsigned bar, unsigned width, 
 
 static void test_notifiers(void)
 {
-    GuestPciOps silent = pci_ops;
+    GuestPciOps silent = host_pci_ops;
     TxNotifier tx = {.fd = -1}, again = {.fd = -1};
     Host host;
     uint64_t one = 1;
@@ -587,20 +278,20 @@ static void test_notifiers(void)
     g_assert_cmpuint(tx.rows, ==, 3); /* RX, TX, control */
     g_assert_cmpint(tx.fd, >=, 0);
     host_start_driver(&host);
-    expect_traffic(&host); /* by BAR writes */
+    host_expect_traffic(&host); /* by BAR writes */
     swnic_foreach_notifier(host.nic, find_tx_notifier, &again);
     g_assert_cmpint(again.fd, ==, tx.fd);
 
     silent.bar_post = swallow_write;
     host.bus.ops = &silent;
     host.received = 0;
-    send_frame(&host, 5);
+    host_send_frame(&host, 5);
     g_assert_cmpuint(host.received, ==, 1); /* the notification went nowhere */
-    settle();
-    g_assert_false(peer_has_frame(&host));
+    host_settle();
+    g_assert_false(host_peer_has_frame(&host));
     g_assert_cmpint(write(tx.fd, &one, sizeof(one)), ==, sizeof(one));
-    expect_at_peer(&host, 5);
-    host.bus.ops = &pci_ops;
+    host_expect_at_peer(&host, 5);
+    host.bus.ops = &host_pci_ops;
     host_close(&host);
 
     host_open(&host, "ioeventfd=off");
@@ -617,7 +308,7 @@ static void test_vhost_user(void)
     g_autofree char *path = g_build_filename(dir, "vu", NULL);
     g_autofree char *chardev = g_strdup_printf("socket,id=c0,path=%s", path);
     VuBackend *vu = vu_backend_new(path, &(VuConfig){0});
-    uint8_t frame[FRAME_SIZE], got[FRAME_SIZE];
+    uint8_t frame[HOST_FRAME_SIZE], got[HOST_FRAME_SIZE];
     Host host;
     GError *err = NULL;
     Swnic *swnic = swnic_new(NULL, &err);
@@ -629,18 +320,18 @@ static void test_vhost_user(void)
     host_prepare(&host, swnic);
     host.nic = swnic_device_add(swnic, "virtio-net-pci,netdev=net0", &host_ops, &host, &err);
     g_assert_no_error(err);
-    set_ram(swnic, host.ram);
+    host_set_ram(swnic, host.ram);
     swnic_start(swnic);
     host_start_driver(&host);
 
-    send_frame(&host, 3);
-    frame_make(frame, 3);
-    g_assert_cmpuint(vu_receive(vu, got, sizeof(got), VU_TIMEOUT_MS), ==, FRAME_SIZE);
-    g_assert_cmpmem(got, FRAME_SIZE, frame, FRAME_SIZE);
-    frame_make(frame, 0);
+    host_send_frame(&host, 3);
+    host_frame_make(frame, 3);
+    g_assert_cmpuint(vu_receive(vu, got, sizeof(got), VU_TIMEOUT_MS), ==, HOST_FRAME_SIZE);
+    g_assert_cmpmem(got, HOST_FRAME_SIZE, frame, HOST_FRAME_SIZE);
+    host_frame_make(frame, 0);
     g_assert_true(vu_send(vu, 0, frame, sizeof(frame)));
     host.expected = 1;
-    run_until(has_received, &host);
+    host_run_until(host_has_received, &host);
     g_assert_cmpuint(vu_lock(vu)->frames, ==, 1);
     vu_unlock(vu);
     host_close(&host);
@@ -705,13 +396,13 @@ static void test_stopped(void)
     host_start_driver(&host);
     swnic_stop(host.swnic);
     swnic_stop(host.swnic);
-    send_frame(&host, 1);
-    settle();
-    g_assert_false(peer_has_frame(&host));
+    host_send_frame(&host, 1);
+    host_settle();
+    g_assert_false(host_peer_has_frame(&host));
     g_assert_cmpuint(swnic_bar_read(host.nic, 4, 0x14, 1), ==, 0xf); /* registers still answer */
     swnic_start(host.swnic);
-    expect_at_peer(&host, 1);
-    expect_receive(&host);
+    host_expect_at_peer(&host, 1);
+    host_expect_receive(&host);
     host_close(&host);
 }
 
@@ -724,15 +415,15 @@ static void test_two_devices(void)
 
     host_add_device(&a, swnic, "a", "mac=52:54:00:00:00:0a");
     host_add_device(&b, swnic, "b", "mac=52:54:00:00:00:0b");
-    set_ram(swnic, a.ram);
+    host_set_ram(swnic, a.ram);
     guest_ram_free(b.ram);
     b.ram = a.ram; /* one guest */
     swnic_start(swnic);
     host_start_driver(&a);
     host_start_driver(&b);
-    expect_traffic(&a);
+    host_expect_traffic(&a);
     unsigned messages = a.messages;
-    expect_traffic(&b);
+    host_expect_traffic(&b);
     g_assert_cmpuint(a.messages, ==, messages);
     g_assert_null(swnic_device_add(swnic, "virtio-net-pci,id=a", &host_ops, NULL, &err));
     g_assert_cmpstr(err->message, ==, "Duplicate device ID 'a'");
@@ -741,7 +432,7 @@ static void test_two_devices(void)
     swnic_device_remove(a.nic);
     g_assert_cmpuint(a.mapped, ==, a.unmapped);
     g_assert_true(swnic_netdev_del(swnic, "a-net", &err));
-    expect_traffic(&b);
+    host_expect_traffic(&b);
     close(a.peer);
     host_close(&b);
 }
@@ -785,7 +476,7 @@ static void test_memory_refused(void)
     g_assert_false(swnic_set_memory(host.swnic, wraps, 1, &err));
     g_assert_nonnull(err);
     g_clear_error(&err);
-    expect_traffic(&host); /* the old map is in force */
+    host_expect_traffic(&host); /* the old map is in force */
     host_close(&host);
 }
 
@@ -797,19 +488,19 @@ static void test_memory_moves(void)
 
     g_assert_true(swnic_object_add(swnic, "iothread,id=io0", NULL));
     host_add_device(&host, swnic, "nic0", "iothread=io0");
-    set_ram(swnic, host.ram);
+    host_set_ram(swnic, host.ram);
     swnic_start(swnic);
     host_start_driver(&host);
     for (unsigned i = 0; i < 20; i++) {
-        expect_traffic(&host);
+        host_expect_traffic(&host);
         /* A second mapping of the same memory, used from now on. */
         void *other =
             mmap(NULL, host.ram->size, PROT_READ | PROT_WRITE, MAP_SHARED, host.ram->fd, 0);
         g_assert_true(other != MAP_FAILED);
         const SwnicMemory memory = {.size = host.ram->size, .host = other, .fd = host.ram->fd};
         g_assert_true(swnic_set_memory(swnic, &memory, 1, NULL));
-        expect_traffic(&host);
-        set_ram(swnic, host.ram);
+        host_expect_traffic(&host);
+        host_set_ram(swnic, host.ram);
         munmap(other, host.ram->size);
     }
     host_close(&host);
@@ -822,15 +513,15 @@ static void test_no_memory(void)
 
     host_open(&host, "romfile=");
     host_start_driver(&host);
-    expect_traffic(&host);
+    host_expect_traffic(&host);
     g_assert_true(swnic_set_memory(host.swnic, NULL, 0, NULL));
-    send_frame(&host, 1);
-    settle();
-    g_assert_false(peer_has_frame(&host));
-    set_ram(host.swnic, host.ram);
+    host_send_frame(&host, 1);
+    host_settle();
+    g_assert_false(host_peer_has_frame(&host));
+    host_set_ram(host.swnic, host.ram);
     host_stop_driver(&host);
     host_start_driver(&host);
-    expect_traffic(&host);
+    host_expect_traffic(&host);
     host_close(&host);
 }
 
