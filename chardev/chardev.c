@@ -266,7 +266,8 @@ char *chardev_types_help(void)
     return g_string_free(out, FALSE);
 }
 
-Chardev *chardev_new(json_object *options, GError **errp)
+/* Opened, and not in the list yet.  NULL with error. */
+static Chardev *chardev_make(json_object *options, GError **errp)
 {
     const char *type = chardev_opt_string(options, "backend");
     const char *id = chardev_opt_string(options, "id");
@@ -283,10 +284,6 @@ Chardev *chardev_new(json_object *options, GError **errp)
         error_set(errp, "chardev: no id specified");
         return NULL;
     }
-    if (chardev_find(id)) {
-        error_set(errp, "Chardev with id '%s' already exists", id);
-        return NULL;
-    }
     if (!chardev_check_options(backend, options, errp)) {
         return NULL;
     }
@@ -299,6 +296,21 @@ Chardev *chardev_new(json_object *options, GError **errp)
     chr->passed_fds = g_array_new(FALSE, FALSE, sizeof(int));
     if (!backend->open(chr, options, errp)) {
         chardev_unref(chr);
+        return NULL;
+    }
+    return chr;
+}
+
+Chardev *chardev_new(json_object *options, GError **errp)
+{
+    const char *id = chardev_opt_string(options, "id");
+
+    if (id && chardev_find(id)) {
+        error_set(errp, "Chardev with id '%s' already exists", id);
+        return NULL;
+    }
+    Chardev *chr = chardev_make(options, errp);
+    if (!chr) {
         return NULL;
     }
     if (!chardevs) {
@@ -351,6 +363,55 @@ gboolean chardev_remove(const char *id, GError **errp)
     }
     chardev_destroy(chr);
     return TRUE;
+}
+
+/* Its front end, if there is one, goes from @old, which is open no more, to @chr. */
+static void hand_over(Chardev *old, Chardev *chr)
+{
+    chardev_flush(old, 0);
+    if (old->is_open) {
+        old->is_open = false;
+        send_event(old, CHARDEV_CLOSED);
+    }
+    if (old->handlers) { /* it may have left when it heard of the end */
+        ChardevHandlers handlers = *old->handlers;
+        void *opaque = old->opaque;
+
+        chardev_detach(old);
+        handlers.changed(opaque, chr);
+        chardev_attach(chr, &handlers, opaque, NULL);
+    }
+}
+
+Chardev *chardev_change(const char *id, json_object *options, GError **errp)
+{
+    Chardev *old = chardev_find(id), *chr;
+
+    if (!old) {
+        error_set(errp, "Chardev '%s' does not exist", id);
+        return NULL;
+    }
+    if (old->handlers && !old->handlers->changed) {
+        error_set(errp, "Chardev '%s' is busy: its user does not support chardev hotswap", id);
+        return NULL;
+    }
+    json_put_string(options, "id", id);
+    chr = chardev_make(options, errp);
+    if (!chr) {
+        return NULL;
+    }
+    for (unsigned i = 0; i < chardevs->len; i++) {
+        if (chardevs->pdata[i] == old) {
+            chardevs->pdata[i] = chr;
+        }
+    }
+    old->refs++;
+    chr->refs++;
+    hand_over(old, chr);
+    chardev_destroy(old);
+    chardev_unref(old);
+    chardev_unref(chr);
+    return chr;
 }
 
 void chardev_cleanup_all(void)

@@ -139,10 +139,16 @@ static void out_event(void *opaque, ChardevEvent event)
 /* Nobody is expected to send here; reading is how the end is noticed. */
 static void out_read(void *opaque, const char *data, size_t size) {}
 
+static void out_changed(void *opaque, Chardev *chr)
+{
+    ((FilterMirror *)opaque)->out = chr;
+}
+
 static const ChardevHandlers out_handlers = {
     .read = out_read,
     .event = out_event,
     .drained = out_drained,
+    .changed = out_changed,
 };
 
 /* ---- in ---- */
@@ -263,10 +269,16 @@ static void in_event(void *opaque, ChardevEvent event)
     m->in_end = at;
 }
 
+static void in_changed(void *opaque, Chardev *chr)
+{
+    ((FilterMirror *)opaque)->in = chr;
+}
+
 static const ChardevHandlers in_handlers = {
     .can_read = in_room,
     .read = in_read,
     .event = in_event,
+    .changed = in_changed,
 };
 
 static void mirror_resume(NetFilter *nf, NetFilterQueue dir)

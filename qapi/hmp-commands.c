@@ -111,6 +111,45 @@ static void hmp_object_del(const char *args, GString *out)
     command("object-del", one_argument("id", args), out);
 }
 
+/* Options as -chardev has them, parsed; NULL when an error was printed. */
+static json_object *chardev_options(const char *text, GString *out)
+{
+    GError *err = NULL;
+    json_object *options = chardev_parse_options(text, NULL, &err);
+
+    return report_error(out, err) ? options : NULL;
+}
+
+static void hmp_chardev_add(const char *args, GString *out)
+{
+    GError *err = NULL;
+    json_object *options = chardev_options(args, out);
+
+    if (options) {
+        chardev_new(options, &err);
+        report_error(out, err);
+        json_object_put(options);
+    }
+}
+
+static void hmp_chardev_change(const char *args, GString *out)
+{
+    g_autofree char *id = next_word(&args);
+    GError *err = NULL;
+    json_object *options = id ? chardev_options(args + strspn(args, " "), out) : NULL;
+
+    if (!id) {
+        g_string_append(out,
+                        "chardev-change: usage: chardev-change ID TYPE[,prop=value][,...]\r\n");
+    } else if (options && json_member(options, "id")) {
+        g_string_append(out, "Error: Unexpected 'id' parameter\r\n");
+    } else if (options) {
+        monitor_change_chardev(id, options, &err);
+        report_error(out, err);
+    }
+    json_object_put(options);
+}
+
 static void hmp_chardev_remove(const char *args, GString *out)
 {
     command("chardev-remove", one_argument("id", args), out);
@@ -259,6 +298,9 @@ static void complete_path(const char *args, GPtrArray *words)
 }
 
 const HmpCommand hmp_builtin_commands[] = {
+    {"chardev-add", "TYPE,id=str[,prop=value][,...]", "add a character device", hmp_chardev_add},
+    {"chardev-change", "id TYPE[,prop=value][,...]", "put another character device in its place",
+     hmp_chardev_change},
     {"chardev-remove", "id", "remove a character device", hmp_chardev_remove},
     {"c|cont", "", "let the virtual machine run", hmp_cont},
     {"device_del", "device", "ask for a device to be unplugged", hmp_device_del},

@@ -203,17 +203,34 @@ static gboolean flatten_backend(const ChardevBackend *backend, json_object *opti
     return TRUE;
 }
 
-ChardevReturn *qmp_chardev_add(const char *id, ChardevBackend *backend, GError **errp)
+Chardev *monitor_change_chardev(const char *id, json_object *options, GError **errp)
+{
+    Monitor *mon = monitor_current();
+
+    if (mon && mon->chr == chardev_find(id)) {
+        error_set(errp, "Chardev '%s' is busy: this command came by it", id);
+        return NULL;
+    }
+    return chardev_change(id, options, errp);
+}
+
+typedef Chardev *OpenFunc(const char *id, json_object *options, GError **errp);
+
+static Chardev *open_new(const char *id, json_object *options, GError **errp)
+{
+    json_put_string(options, "id", id);
+    return id_is_plain(id, errp) ? chardev_new(options, errp) : NULL;
+}
+
+/* Makes what @backend describes by @open. */
+static ChardevReturn *open_backend(OpenFunc *open, const char *id, const ChardevBackend *backend,
+                                   GError **errp)
 {
     json_object *options = json_object_new_object();
     ChardevReturn *ret = NULL;
     int fd = -1;
-    Chardev *chr = NULL;
+    Chardev *chr = flatten_backend(backend, options, &fd, errp) ? open(id, options, errp) : NULL;
 
-    json_put_string(options, "id", id);
-    if (id_is_plain(id, errp) && flatten_backend(backend, options, &fd, errp)) {
-        chr = chardev_new(options, errp);
-    }
     if (chr) {
         g_autofree char *filename = chardev_filename(chr);
         ret = g_new0(ChardevReturn, 1);
@@ -225,6 +242,16 @@ ChardevReturn *qmp_chardev_add(const char *id, ChardevBackend *backend, GError *
     }
     json_object_put(options);
     return ret;
+}
+
+ChardevReturn *qmp_chardev_add(const char *id, ChardevBackend *backend, GError **errp)
+{
+    return open_backend(open_new, id, backend, errp);
+}
+
+ChardevReturn *qmp_chardev_change(const char *id, ChardevBackend *backend, GError **errp)
+{
+    return open_backend(monitor_change_chardev, id, backend, errp);
 }
 
 void qmp_add_client(const char *protocol, const char *fdname, bool has_skipauth, bool skipauth,

@@ -34,6 +34,9 @@ Monitor *monitor_new(const MonitorOps *ops, Chardev *chr,
 Monitor *monitor_enter(Monitor *mon);
 void monitor_leave(Monitor *mon, Monitor *previous);
 
+/* chardev_change(), but not of the device that the command came by. */
+Chardev *monitor_change_chardev(const char *id, json_object *options, GError **errp);
+
 /* QMP's greeting and query-version. */
 json_object *qmp_version(void);
 /* qmp_capabilities for the session of @mon; false when it is over already or @mon is no QMP one. */

@@ -108,11 +108,17 @@ static void monitor_drained(void *opaque)
     monitor_leave(mon, previous);
 }
 
+static void monitor_changed(void *opaque, Chardev *chr)
+{
+    ((Monitor *)opaque)->chr = chr;
+}
+
 static const ChardevHandlers monitor_handlers = {
     .can_read = monitor_can_read,
     .read = monitor_read,
     .event = monitor_event,
     .drained = monitor_drained,
+    .changed = monitor_changed,
 };
 
 Monitor *monitor_new(const MonitorOps *ops, Chardev *chr,

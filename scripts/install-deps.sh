@@ -8,7 +8,7 @@
 set -eu
 
 build="gcc libc6-dev make meson ninja-build pkg-config python3 libglib2.0-dev libjson-c-dev
-       libslirp-dev liburing-dev libseccomp-dev liblwip-dev"
+       libslirp-dev liburing-dev libseccomp-dev liblwip-dev systemtap-sdt-dev"
 linux="mmdebstrap"
 check="iproute2 procps util-linux iperf3 socat tcpdump qemu-system-x86 dpdk-dev"
 

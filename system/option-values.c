@@ -145,6 +145,7 @@ gboolean opt_name(const char *value, GError **errp)
 
     if (name) {
         replace(&settings.name, name);
+        error_set_guest(name);
     }
     json_object_put(options);
     return options != NULL;
@@ -218,20 +219,40 @@ gboolean opt_run_with(const char *value, GError **errp)
     return ok;
 }
 
+/* A switch of @options: off when it is not there. */
+static gboolean take_switch(json_object *options, const char *key, bool *on, GError **errp)
+{
+    const char *text = json_member_string(options, key);
+
+    *on = false;
+    return !text || parse_bool(key, text, on, errp);
+}
+
+/* As in QEMU each -msg says all: what it does not name is off. */
 gboolean opt_msg(const char *value, GError **errp)
 {
-    static const KeyvalOptions opts = {
-        .implied_key = "timestamp", .allow_flags = true, .flat = true};
+    static const KeyvalOptions opts = {.allow_flags = true, .flat = true};
     json_object *options = keyval_parse(value, &opts, NULL, errp);
+    bool timestamps, guest_name;
+    gboolean ok = options != NULL;
 
-    if (!options) {
+    if (!ok) {
         return FALSE;
     }
-    const char *text = json_member_string(options, "timestamp");
-    bool on = false;
-    gboolean ok = !text || parse_bool("timestamp", text, &on, errp);
-    if (ok && text) {
-        error_set_timestamps(on);
+    json_object_object_foreach(options, key, member)
+    {
+        (void)member;
+        if (ok && strcmp(key, "timestamp") && strcmp(key, "guest-name")) {
+            ok = error_set(errp, "Parameter '%s' is unexpected, use timestamp=on|off or "
+                                 "guest-name=on|off",
+                           key);
+        }
+    }
+    ok = ok && take_switch(options, "timestamp", &timestamps, errp) &&
+         take_switch(options, "guest-name", &guest_name, errp);
+    if (ok) {
+        error_set_timestamps(timestamps);
+        error_set_guest_names(guest_name);
     }
     json_object_put(options);
     return ok;

@@ -5,8 +5,10 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <string.h>
 
+#include "hw/core/device.h"
 #include "hw/core/machine.h"
 #include "qtest-priv.h"
 #include "util/clock.h"
@@ -287,29 +289,82 @@ static void irq_changed(void *opaque, int line, int level)
     qtest_reply("IRQ %s %d", level ? "raise" : "lower", line);
 }
 
-/* irq_intercept_in QOMPATH */
-static void run_irq_intercept_in(const QtestCommand *command, char **args)
+/* Of a device whose lines are told of: its path, or "ioapic" for the interrupt controller, which
+ * is no object here.  NULL: none. */
+static char *intercepted;
+
+static bool is_interrupt_controller(const char *path)
 {
     MachineClass *mc = MACHINE_GET_CLASS(current_machine);
 
-    if (!mc->irq_intercept_in || !mc->irq_intercept_in(current_machine, args[0])) {
+    return mc->irq_intercept_in && mc->irq_intercept_in(current_machine, path);
+}
+
+/* What @path names, in one spelling; NULL when that is no device.  g_free it. */
+static char *device_with_lines(const char *path)
+{
+    Object *obj = qom_resolve_path(path, NULL);
+
+    if (is_interrupt_controller(path)) {
+        return g_strdup("ioapic");
+    }
+    return obj && IS_DEVICE(obj) ? object_canonical_path(obj) : NULL;
+}
+
+/* What both intercepts answer before they look for lines, as QEMU does; true: it is done. */
+static bool answer_intercept(const char *device)
+{
+    if (!device) {
         qtest_reply("FAIL Unknown device");
+    } else if (intercepted) {
+        qtest_reply(strcmp(intercepted, device) ? "FAIL IRQ intercept already enabled" : "OK");
+    }
+    return !device || intercepted;
+}
+
+/* irq_intercept_in QOMPATH: only the interrupt controller has inputs. */
+static void run_irq_intercept_in(const QtestCommand *command, char **args)
+{
+    g_autofree char *device = device_with_lines(args[0]);
+
+    if (answer_intercept(device)) {
         return;
     }
+    if (!is_interrupt_controller(args[0])) {
+        qtest_reply("FAIL No intercepts installed");
+        return;
+    }
+    intercepted = g_steal_pointer(&device);
     current_machine->irq_intercept = irq_changed;
     qtest_reply("OK");
 }
 
-/* irq_intercept_out QOMPATH [NAME]: no device here has output lines, so none will be told. */
+/* irq_intercept_out QOMPATH [NAME]: no device here has output lines that could be cut off. */
 static void run_irq_intercept_out(const QtestCommand *command, char **args)
 {
-    qtest_reply(qom_resolve_path(args[0], NULL) ? "OK" : "FAIL Unknown device");
+    g_autofree char *device = device_with_lines(args[0]);
+
+    if (!answer_intercept(device)) {
+        qtest_reply("FAIL No intercepts installed");
+    }
 }
 
-/* set_irq_in QOMPATH NAME NUM LEVEL: nor has any device input lines. */
+/* set_irq_in QOMPATH NAME NUM LEVEL */
 static void run_set_irq_in(const QtestCommand *command, char **args)
 {
-    qtest_reply(qom_resolve_path(args[0], NULL) ? "FAIL Unknown IRQ" : "FAIL Unknown device");
+    g_autofree char *device = device_with_lines(args[0]);
+    uint64_t line, level;
+
+    if (!device) {
+        qtest_reply("FAIL Unknown device");
+        return;
+    }
+    if (!take_number(args[2], &line) || !take_number(args[3], &level)) {
+        return;
+    }
+    bool ok = is_interrupt_controller(args[0]) && !strcmp(args[1], "unnamed-gpio-in") &&
+              line <= UINT_MAX && machine_set_irq_in(current_machine, (unsigned)line, level != 0);
+    qtest_reply(ok ? "OK" : "FAIL Unknown IRQ");
 }
 
 static const QtestCommand commands[] = {
@@ -366,4 +421,5 @@ void qtest_command_reset(void)
     if (current_machine) {
         current_machine->irq_intercept = NULL;
     }
+    g_clear_pointer(&intercepted, g_free);
 }

@@ -7,7 +7,9 @@
 G_DEFINE_QUARK(swnic - error, swnic_error)
 
 static const char *program_name = "swnic-system-x86_64";
-static gboolean timestamps; /* set while the command line is read, before there are threads */
+/* Set while the command line is read, before there are threads. */
+static gboolean timestamps, guest_names;
+static char *guest; /* its name, or NULL */
 
 G_GNUC_PRINTF(3, 0)
 static void error_set_valist(GError **errp, SwnicErrorClass cls, const char *fmt, va_list ap)
@@ -63,6 +65,17 @@ void error_set_timestamps(gboolean on)
     timestamps = on;
 }
 
+void error_set_guest_names(gboolean on)
+{
+    guest_names = on;
+}
+
+void error_set_guest(const char *name)
+{
+    g_free(guest);
+    guest = g_strdup(name);
+}
+
 char *error_time_prefix(void)
 {
     if (!timestamps) {
@@ -80,7 +93,9 @@ static void report(const char *prefix, const char *fmt, va_list ap)
     g_autofree char *time = error_time_prefix();
 
     /* One write, so that lines of several threads or processes do not mix. */
-    fprintf(stderr, "%s%s: %s%s\n", time, program_name, prefix, text);
+    gboolean named = guest_names && guest;
+    fprintf(stderr, "%s%s%s%s: %s%s\n", time, named ? guest : "", named ? " " : "", program_name,
+            prefix, text);
 }
 
 void error_report(const char *fmt, ...)

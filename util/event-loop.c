@@ -304,7 +304,7 @@ static EventLoop *event_loop_new(const char *name, GMainContext *context, GError
     return loop;
 }
 
-EventLoop *event_loop_main(void)
+EventLoop *event_loop_try_main(GError **errp)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     EventLoop *loop = atomic_load(&main_loop);
@@ -315,17 +315,26 @@ EventLoop *event_loop_main(void)
     pthread_mutex_lock(&lock);
     loop = atomic_load(&main_loop);
     if (!loop) {
-        GError *err = NULL;
-        loop = event_loop_new("main", g_main_context_ref(g_main_context_default()), &err);
-        if (!loop) {
-            error_report_and_free(err);
-            exit(1);
-        }
+        loop = event_loop_new("main", g_main_context_ref(g_main_context_default()), errp);
+    }
+    if (loop && !atomic_load(&main_loop)) {
         loop->thread = pthread_self();
         atomic_store(&loop->thread_id, getpid());
         atomic_store(&main_loop, loop);
     }
     pthread_mutex_unlock(&lock);
+    return loop;
+}
+
+EventLoop *event_loop_main(void)
+{
+    GError *err = NULL;
+    EventLoop *loop = event_loop_try_main(&err);
+
+    if (!loop) {
+        error_report_and_free(err);
+        exit(1);
+    }
     return loop;
 }
 

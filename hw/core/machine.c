@@ -138,16 +138,33 @@ void machine_write(MachineState *machine, uint64_t addr, const void *buf, size_t
     }
 }
 
-void machine_set_irq_lines(MachineState *machine, uint32_t *told, uint32_t lines)
+static void tell_irqs(MachineState *machine)
 {
-    uint32_t changed = *told ^ lines;
+    uint32_t lines = machine->irq_devices | machine->irq_in;
+    uint32_t changed = machine->irq_told ^ lines;
 
-    *told = lines;
+    machine->irq_told = lines;
     for (int i = 0; machine->irq_intercept && i < 32; i++) {
         if (changed & (1u << i)) {
             machine->irq_intercept(machine->irq_intercept_opaque, i, (lines >> i) & 1);
         }
     }
+}
+
+void machine_set_irq_lines(MachineState *machine, uint32_t lines)
+{
+    machine->irq_devices = lines;
+    tell_irqs(machine);
+}
+
+bool machine_set_irq_in(MachineState *machine, unsigned line, bool level)
+{
+    if (line >= MACHINE_GET_CLASS(machine)->irq_inputs) {
+        return false;
+    }
+    machine->irq_in = (machine->irq_in & ~(1u << line)) | (uint32_t)level << line;
+    tell_irqs(machine);
+    return true;
 }
 
 /* --- RAM --- */

@@ -18,7 +18,6 @@ typedef struct MicrovmMachine {
     MachineState parent_obj;
     FwCfg fw_cfg;
     uint32_t levels; /* wanted; atomic */
-    uint32_t told;
     BottomHalf *irq_bh;
 } MicrovmMachine;
 typedef struct MicrovmMachineClass {
@@ -33,7 +32,7 @@ static void irq_update(void *opaque)
     MicrovmMachine *microvm = opaque;
     uint32_t levels = __atomic_load_n(&microvm->levels, __ATOMIC_ACQUIRE);
 
-    machine_set_irq_lines(&microvm->parent_obj, &microvm->told, levels);
+    machine_set_irq_lines(&microvm->parent_obj, levels);
 }
 
 static void set_irq(void *opaque, unsigned irq, bool level)
@@ -103,6 +102,7 @@ static void microvm_machine_class_init(MicrovmMachineClass *klass)
     machine_class->ram_below_4g = MICROVM_BELOW_4G;
     machine_class->init = microvm_init;
     machine_class->irq_intercept_in = microvm_irq_intercept_in;
+    machine_class->irq_inputs = IOAPIC_INPUTS;
     G_OBJECT_CLASS(klass)->finalize = microvm_finalize;
 }
 

@@ -49,6 +49,7 @@ static void pc_machine_class_init(PcMachineClass *klass)
     machine_class->ram_below_4g = PC_RAM_BELOW_4G;
     machine_class->init = pc_host_new;
     machine_class->irq_intercept_in = pc_irq_intercept_in;
+    machine_class->irq_inputs = IOAPIC_INPUTS;
 }
 
 /* --- versions --- */

@@ -43,6 +43,7 @@ static void q35_machine_class_init(Q35MachineClass *klass)
     machine_class->ram_below_4g = Q35_RAM_BELOW_4G;
     machine_class->init = q35_host_new;
     machine_class->irq_intercept_in = q35_irq_intercept_in;
+    machine_class->irq_inputs = IOAPIC_INPUTS;
 }
 
 void q35_register_types(void)

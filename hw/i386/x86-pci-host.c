@@ -37,7 +37,7 @@ void x86_pci_host_update_irq_lines(X86PciHost *host)
             lines |= klass->pirq_lines(host->isa->config, i);
         }
     }
-    machine_set_irq_lines(host->machine, &host->irq_lines, lines);
+    machine_set_irq_lines(host->machine, lines);
 }
 
 static void irq_lines_changed(void *opaque)

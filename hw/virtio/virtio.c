@@ -322,6 +322,7 @@ void virtio_reset(VirtIODevice *vdev)
 {
     VirtIODeviceClass *klass = VIRTIO_DEVICE_GET_CLASS(vdev);
 
+    trace_virtio_set_status(vdev, 0);
     vdev->status = 0;
     run_state_update(vdev);
     bh_cancel(vdev->broken_bh);
@@ -348,11 +349,11 @@ void virtio_set_status(VirtIODevice *vdev, uint8_t status)
     VirtIODeviceClass *klass = VIRTIO_DEVICE_GET_CLASS(vdev);
     uint8_t old = vdev->status;
 
-    trace_virtio_set_status(vdev, status);
     if (status == 0) {
         virtio_reset(vdev);
         return;
     }
+    trace_virtio_set_status(vdev, status);
     /* NEEDS_RESET is ours to set. */
     status =
         (uint8_t)((status & ~VIRTIO_CONFIG_S_NEEDS_RESET) | (old & VIRTIO_CONFIG_S_NEEDS_RESET));

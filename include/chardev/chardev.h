@@ -24,6 +24,9 @@ typedef struct ChardevHandlers {
     void (*read)(void *opaque, const char *data, size_t size);
     void (*event)(void *opaque, ChardevEvent event);
     void (*drained)(void *opaque); /* the write queue is empty again */
+    /* From now on @chr is the device; the one before has said CHARDEV_CLOSED if it was open, @chr
+     * says CHARDEV_OPENED when it is.  NULL: this front end stays with the device it has. */
+    void (*changed)(void *opaque, Chardev *chr);
 } ChardevHandlers;
 
 /* Limit of chardev_write() for front ends that bound their output themselves. */
@@ -41,6 +44,10 @@ Chardev *chardev_new(json_object *options, GError **errp);
 json_object *chardev_parse_options(const char *text, bool *help, GError **errp);
 char *chardev_types_help(void); /* the types, one a line; g_free */
 Chardev *chardev_new_compat(const char *id, const char *spec, GError **errp);
+/* Puts a device of these options in the place of @id's, whose front end stays attached: see
+ * ChardevHandlers.changed.  The old one is there until the new one is open.  The new one; NULL
+ * with error, and nothing changed: no such device, its front end cannot, or the options. */
+Chardev *chardev_change(const char *id, json_object *options, GError **errp);
 gboolean chardev_remove(const char *id, GError **errp); /* refuses one in use */
 Chardev *chardev_find(const char *id);
 void chardev_foreach(void (*fn)(Chardev *chr, void *opaque), void *opaque);

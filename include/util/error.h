@@ -34,6 +34,9 @@ void error_set_program_name(const char *argv0);
 
 /* Whether reports and lines of the log begin with the time (-msg timestamp=on). */
 void error_set_timestamps(gboolean on);
+/* Whether reports have the guest's name (-name) behind the time (-msg guest-name=on), and which. */
+void error_set_guest_names(gboolean on);
+void error_set_guest(const char *name);
 /* "2026-01-31T12:00:00.000000Z ", or "" if they do not; g_free it. */
 char *error_time_prefix(void);
 

@@ -24,8 +24,11 @@ typedef void FdHandler(void *opaque);
 typedef void BottomHalfFunc(void *opaque);
 typedef void TimerFunc(void *opaque);
 
-/* The loop of the main thread (on the default GMainContext); made at first use. */
+/* The loop of the main thread (on the default GMainContext); made at first use, which ends the
+ * process if there are no file descriptors left. */
 EventLoop *event_loop_main(void);
+/* The same for a first use that may fail: NULL with error. */
+EventLoop *event_loop_try_main(GError **errp);
 
 /* The loop whose handler is running in this thread; the main loop in any other thread. */
 EventLoop *event_loop_current(void);

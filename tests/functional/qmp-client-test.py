@@ -28,6 +28,7 @@ NIC = "/machine/peripheral/nic0"
 # these lists is called with what its types allow, and may fail for what that means.
 RIGHT = {
     "chardev-add": {"id": "new0", "backend": {"type": "null", "data": {}}},
+    "chardev-change": {"id": "new0", "backend": {"type": "ringbuf", "data": {"size": 4096}}},
     "chardev-remove": {"id": "new0"},
     "device-list-properties": {"typename": "virtio-net-pci"},
     "device_add": {"driver": "virtio-net-pci", "id": "new1", "mac": "52:54:00:00:00:01"},
@@ -444,6 +445,80 @@ async def test_passed_descriptors():
                                                                       {"id": "s1"})):
                 await qmp.execute(command, **arguments)
             await asyncio.wait_for(second.closed.wait(), 5)
+
+
+def unix_server(path):
+    return {"type": "socket", "data": {"addr": {"type": "unix", "data": {"path": path}}}}
+
+
+async def read_until(reader, text):
+    got = b""
+    while text not in got:
+        data = await asyncio.wait_for(reader.read(4096), 10)
+        assert data, f"{got}, expected {text}"
+        got += data
+
+
+async def test_chardev_change():
+    async with Emulator("-chardev", "null,id=hmp", "-mon", "chardev=hmp,mode=readline",
+                        "-chardev", "ringbuf,id=free") as emu, await emu.monitor() as qmp:
+        chardevs = {c["label"]: c for c in await qmp.execute("query-chardev")}
+        own = next(name for name, c in chardevs.items() if c["filename"].startswith("unix:"))
+        path = os.path.join(emu.dir.name, "hmp")
+        # A monitor goes on with its new device, and greets who comes.
+        assert await qmp.execute("chardev-change", id="hmp", backend=unix_server(path)) == {}
+        reader, writer = await asyncio.open_unix_connection(path)
+        await read_until(reader, b"(qemu) ")
+        # By hand, on the same address, from another monitor: the old client is left.
+        text = await qmp.hmp(f"chardev-change hmp socket,path={path},server=on,wait=off")
+        assert text == "", text
+        assert await asyncio.wait_for(reader.read(), 10) == b""
+        writer.close()
+        reader, writer = await asyncio.open_unix_connection(path)
+        await read_until(reader, b"(qemu) ")
+        writer.write(b"info status\r")
+        await read_until(reader, b"VM status: running")
+        # Refused, each with its reason, and nothing has changed.
+        null = {"type": "null", "data": {}}
+        for id_, backend, message in (
+                ("nobody", null, "Chardev 'nobody' does not exist"),
+                (own, null, f"Chardev '{own}' is busy: this command came by it"),
+                ("hmp", {"type": "mux", "data": {"chardev": "free"}}, "'mux'"),
+                ("hmp", {"type": "ringbuf", "data": {"size": 3}}, "power of two"),
+                ("hmp", unix_server("/nonexistent/x"), "cannot listen on UNIX socket"),
+                ("hmp", {"type": "socket", "data": {"addr": {"type": "fd", "data": {
+                    "str": "nosuch"}}}}, "'nosuch' has not been found")):
+            answer = await qmp.call("chardev-change", {"id": id_, "backend": backend})
+            assert is_error(answer) and message in answer["error"]["desc"], answer
+        for line, message in (("chardev-change", "usage: chardev-change"),
+                              ("chardev-change free", "'' is not a valid char driver name"),
+                              ("chardev-change free null,id=a", "Unexpected 'id' parameter"),
+                              ("chardev-change nobody null", "Chardev 'nobody' does not exist"),
+                              ("chardev-add null,id=free", "already exists")):
+            text = await qmp.hmp(line)
+            assert message in text, (line, text)
+        after = {c["label"]: c for c in await qmp.execute("query-chardev")}
+        assert after.keys() == chardevs.keys(), after
+        assert after["free"] == chardevs["free"] and after[own] == chardevs[own]
+        assert after["hmp"]["filename"].startswith(f"unix:{path}"), after
+        writer.write(b"chardev-change hmp null\r")
+        await read_until(reader, b"Chardev 'hmp' is busy: this command came by it")
+        writer.close()
+
+
+async def test_chardev_change_of_others():
+    """qtest stays with what it has; a device that nobody uses becomes anything."""
+    async with Emulator("-chardev", "null,id=free") as emu, await emu.monitor() as qmp:
+        answer = await qmp.call("chardev-change", {"id": "qtest", "backend": {"type": "null",
+                                                                              "data": {}}})
+        assert answer["error"]["desc"] == (
+            "Chardev 'qtest' is busy: its user does not support chardev hotswap"), answer
+        assert emu.qtest.config_read(0, 0, 0) == 0x12378086
+        answer = await qmp.execute("chardev-change", id="free", backend={"type": "pty", "data": {}})
+        assert answer["pty"].startswith("/dev/pts/"), answer
+        await qmp.execute("chardev-change", id="free", backend={"type": "ringbuf", "data": {}})
+        await qmp.execute("ringbuf-write", device="free", data="text")
+        assert await qmp.execute("ringbuf-read", device="free", size=10) == "text"
 
 
 async def test_line_editor():

@@ -109,6 +109,8 @@ static void test_refused(void)
         {"-trace events=/nonexistent/e", "/nonexistent/e"},
         {"-d trace:nope", "'nope' does not exist"},
         {"-msg timestamp=perhaps", "timestamp"},
+        {"-msg guest-name=perhaps", "guest-name"},
+        {"-msg nonsense=on", "'nonsense'"},
         {"-run-with foo=on", "'foo'"},
         {"-sandbox maybe", "maybe"},
         {"-sandbox on,spawn=x", "'x'"},
@@ -135,6 +137,41 @@ static void test_timestamps(void)
     g_assert_true(g_regex_match_simple(
         "^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d{6}Z swnic-system-x86_64: -device nope:",
         err, 0, 0));
+}
+
+/* How messages begin, as QEMU has it: time, guest's name, program. */
+static void test_guest_names(void)
+{
+#define TIME "\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d{6}Z "
+    static const struct {
+        const char *options, *begin;
+    } cases[] = {
+        {"-msg guest-name=on -name vm1", "vm1 "},
+        {"-name vm1 -msg guest-name", "vm1 "},
+        {"-name guest=vm1,process=p -msg guest-name=on,timestamp=on", TIME "vm1 "},
+        {"-name vm1 -name vm2 -msg guest-name=on", "vm2 "},
+        {"-msg guest-name=on", ""},
+        {"-msg guest-name=on,timestamp=on", TIME},
+        {"-name vm1", ""},
+        {"-name vm1 -msg guest-name=off", ""},
+        {"-name vm1 -msg timestamp=on", TIME},
+        /* Each -msg says all. */
+        {"-name vm1 -msg guest-name=on -msg timestamp=on", TIME},
+        {"-name vm1 -msg timestamp=on -msg guest-name=on", "vm1 "},
+        {"-name 'a b,,c %s' -msg guest-name=on", "a b,c %s "},
+    };
+
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autofree char *out = NULL, *err = NULL;
+        g_autofree char *line = g_strdup_printf("%s -device nope", cases[i].options);
+        g_autofree char *expected =
+            g_strdup_printf("^%sswnic-system-x86_64: -device nope: .*\n$", cases[i].begin);
+
+        g_assert_cmpint(run(line, &out, &err), ==, 1);
+        if (!g_regex_match_simple(expected, err, 0, 0)) {
+            g_error("'%s': '%s' does not match '%s'", line, err, expected);
+        }
+    }
 }
 
 /* A migration from nothing fails and ends the process; its states are events. */
@@ -463,6 +500,7 @@ int main(int argc, char **argv)
     dir = g_dir_make_tmp("swnic-cmdline-XXXXXX", NULL);
     g_test_add_func("/cmdline/refused-in-one-line", test_refused);
     g_test_add_func("/cmdline/messages-with-the-time", test_timestamps);
+    g_test_add_func("/cmdline/messages-with-the-guest-name", test_guest_names);
     g_test_add_func("/cmdline/help-lists", test_help);
     g_test_add_func("/cmdline/trace", test_trace);
     g_test_add_func("/cmdline/order-does-not-matter", test_order);

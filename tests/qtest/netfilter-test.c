@@ -63,6 +63,15 @@ static void expect_nothing(int fd)
     g_assert_cmpint(poll(&p, 1, QUIET_MS), ==, 0);
 }
 
+static void expect_end(int fd)
+{
+    struct pollfd p = {fd, POLLIN, 0};
+    char byte;
+
+    g_assert_cmpint(poll(&p, 1, TIMEOUT_MS), ==, 1);
+    g_assert_cmpint(read(fd, &byte, 1), ==, 0);
+}
+
 /* The path of a file that is there: servers replace it. */
 static char *used_path(const char *name)
 {
@@ -161,6 +170,63 @@ static void redirectors_close(Redirectors *r)
         }
     }
     launch_quit(r->e);
+}
+
+/* chardev-change under redirectors' feet: they go on with the new device. */
+static void test_chardev_change(void)
+{
+    int net[2], out[2], in[2];
+    g_autofree char *path = used_path("change");
+
+    pair(net);
+    pair(out);
+    pair(in);
+    Emulator *e = launch((int[]){net[1], out[1], in[1], -1},
+                         "-nic socket,id=n0,fd=%d -chardev socket,id=out,fd=%d "
+                         "-chardev socket,id=in,fd=%d "
+                         "-object filter-redirector,id=f0,netdev=n0,queue=tx,outdev=out "
+                         "-object filter-redirector,id=f1,netdev=n0,queue=rx,indev=in",
+                         net[1], out[1], in[1]);
+    close(out[1]);
+    close(in[1]);
+    query(e);
+    send_text(net[0], "before");
+    expect_text(out[0], "before");
+    send_text(in[0], "in before");
+    expect_text(net[0], "in before");
+
+    g_autofree char *args =
+        g_strdup_printf("{'id': 'out', 'backend': {'type': 'socket', 'data': {'addr': {'type': "
+                        "'unix', 'data': {'path': '%s'}}}}}",
+                        path);
+    launch_do(e, "chardev-change", args);
+    expect_end(out[0]);
+    int fd = connect_to(path);
+    query(e);
+    send_text(net[0], "after");
+    expect_text(fd, "after");
+
+    /* Half a frame of the old one is not in front of the new one's. */
+    uint32_t half = htonl(1000);
+    g_assert_cmpint(write(in[0], &half, sizeof(half)), ==, sizeof(half));
+    query(e);
+    g_autofree char *in_path = used_path("change-in");
+    g_autofree char *in_args =
+        g_strdup_printf("{'id': 'in', 'backend': {'type': 'socket', 'data': {'addr': {'type': "
+                        "'unix', 'data': {'path': '%s'}}}}}",
+                        in_path);
+    launch_do(e, "chardev-change", in_args);
+    int in_fd = connect_to(in_path);
+    query(e);
+    send_text(in_fd, "in after");
+    expect_text(net[0], "in after");
+    launch_quit(e);
+    close(fd);
+    close(in_fd);
+    close(net[0]);
+    close(net[1]);
+    close(out[0]);
+    close(in[0]);
 }
 
 /* netdev → f0 → chardev → f1 → f2 → us */
@@ -339,6 +405,7 @@ int main(int argc, char **argv)
     g_test_add_func("/netfilter/redirector-status", test_redirector_status);
     g_test_add_func("/netfilter/redirector-created-off", test_redirector_created_off);
     g_test_add_func("/netfilter/redirector-clients", test_redirector_clients);
+    g_test_add_func("/netfilter/chardev-change", test_chardev_change);
     g_test_add_func("/netfilter/add-delete", test_add_delete);
     g_test_add_func("/netfilter/dump", test_dump);
     int rc = g_test_run();

@@ -5,17 +5,23 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "tests/lib/launch.h"
 #include "tests/lib/rig.h"
 
-static void expect_answer(Rig *rig, const char *line, const char *answer)
+static void expect_client_answer(QtestClient *qtest, const char *line, const char *answer)
 {
     GError *err = NULL;
-    g_autofree char *got = qtest_client_ask(rig->qtest, line, &err);
+    g_autofree char *got = qtest_client_ask(qtest, line, &err);
 
     g_assert_no_error(err);
     if (g_strcmp0(got, answer) != 0) {
         g_error("'%s' was answered '%s', not '%s'", line, got, answer);
     }
+}
+
+static void expect_answer(Rig *rig, const char *line, const char *answer)
+{
+    expect_client_answer(rig->qtest, line, answer);
 }
 
 static void expect_prefix(Rig *rig, const char *line, const char *prefix)
@@ -188,6 +194,81 @@ static void test_malformed(void)
     rig_restart(rig); /* some wrote to low memory */
     rig_expect_working(rig);
     rig_free(rig);
+}
+
+/* --- interrupt lines --- */
+
+static void expect_line(QtestClient *qtest, unsigned irq, bool level, uint64_t raises)
+{
+    g_assert_cmpint(qtest_client_irq_level(qtest, irq), ==, level);
+    g_assert_cmpuint(qtest_client_irq_raises(qtest, irq), ==, raises);
+}
+
+static void test_set_irq_in(gconstpointer machine)
+{
+    Emulator *e = launch(NULL, "-machine %s", (const char *)machine);
+
+    /* Nobody has asked yet: nothing is told. */
+    expect_client_answer(e->qtest, "set_irq_in ioapic unnamed-gpio-in 23 1", "OK");
+    expect_client_answer(e->qtest, "irq_intercept_in ioapic", "OK");
+    expect_line(e->qtest, 23, false, 0);
+    expect_client_answer(e->qtest, "set_irq_in ioapic unnamed-gpio-in 23 0", "OK");
+    expect_client_answer(e->qtest, "set_irq_in ioapic unnamed-gpio-in 23 1", "OK");
+    expect_line(e->qtest, 23, true, 1);
+    expect_client_answer(e->qtest, "set_irq_in ioapic unnamed-gpio-in 0x7 1", "OK");
+    expect_client_answer(e->qtest, "set_irq_in ioapic unnamed-gpio-in 0x7 1", "OK");
+    expect_line(e->qtest, 7, true, 1);
+    expect_client_answer(e->qtest, "set_irq_in ioapic unnamed-gpio-in 7 0", "OK");
+    expect_line(e->qtest, 7, false, 1);
+    expect_line(e->qtest, 23, true, 1);
+
+    expect_client_answer(e->qtest, "set_irq_in ioapic unnamed-gpio-in 24 1", "FAIL Unknown IRQ");
+    expect_client_answer(e->qtest, "set_irq_in ioapic unnamed-gpio-in 4294967296 1",
+                         "FAIL Unknown IRQ");
+    expect_client_answer(e->qtest, "set_irq_in ioapic other 1 1", "FAIL Unknown IRQ");
+    expect_client_answer(e->qtest, "set_irq_in nothing unnamed-gpio-in 1 1", "FAIL Unknown device");
+    expect_client_answer(e->qtest, "set_irq_in ioapic unnamed-gpio-in 1",
+                         "FAIL set_irq_in needs 4 arguments");
+    launch_quit(e);
+}
+
+/* A line is up while a device or the client holds it. */
+static void test_set_irq_in_shared(void)
+{
+    const unsigned irq = 11;
+    Rig *rig = rig_new(&(RigConfig){.intx = true});
+
+    guest_pci_bus_write(&rig->bus, 0, 0x08, 1, 0x63, irq); /* slot 4, pin A is PIRQ D */
+    expect_answer(rig, "irq_intercept_in ioapic", "OK");
+    launch_do(rig->emulator, "set_link", "{'name': 'n0', 'up': false}");
+    g_assert_true(qtest_client_irq_wait(rig->qtest, irq, true, RIG_TIMEOUT_MS));
+    expect_answer(rig, "set_irq_in ioapic unnamed-gpio-in 11 1", "OK");
+    g_assert_cmpuint(virtio_driver_read_isr(rig->virtio) & 2, ==, 2); /* the device lets go */
+    expect_line(rig->qtest, irq, true, 1);
+    expect_answer(rig, "set_irq_in ioapic unnamed-gpio-in 11 0", "OK");
+    expect_line(rig->qtest, irq, false, 1);
+    rig_free(rig);
+}
+
+/* One device's lines at a time; and there are none but the interrupt controller's. */
+static void test_intercept(void)
+{
+    Emulator *e = launch(NULL, "-device virtio-net-pci,id=nic0 -object iothread,id=io0");
+
+    expect_client_answer(e->qtest, "irq_intercept_in nothing", "FAIL Unknown device");
+    expect_client_answer(e->qtest, "irq_intercept_in io0", "FAIL Unknown device");
+    expect_client_answer(e->qtest, "irq_intercept_out nothing", "FAIL Unknown device");
+    expect_client_answer(e->qtest, "irq_intercept_in nic0", "FAIL No intercepts installed");
+    expect_client_answer(e->qtest, "irq_intercept_out nic0", "FAIL No intercepts installed");
+    expect_client_answer(e->qtest, "irq_intercept_out nic0 x", "FAIL No intercepts installed");
+    expect_client_answer(e->qtest, "irq_intercept_out ioapic", "FAIL No intercepts installed");
+    expect_client_answer(e->qtest, "irq_intercept_in /machine/i440fx/ioapic", "OK");
+    expect_client_answer(e->qtest, "irq_intercept_in ioapic", "OK");
+    expect_client_answer(e->qtest, "irq_intercept_out ioapic", "OK");
+    expect_client_answer(e->qtest, "irq_intercept_in nic0", "FAIL IRQ intercept already enabled");
+    expect_client_answer(e->qtest, "irq_intercept_out nic0", "FAIL IRQ intercept already enabled");
+    expect_client_answer(e->qtest, "irq_intercept_in nothing", "FAIL Unknown device");
+    launch_quit(e);
 }
 
 /* --- bytes as they come --- */
@@ -372,6 +453,11 @@ int main(int argc, char **argv)
     g_test_add_func("/qtest/answers", test_answers);
     g_test_add_func("/qtest/clock", test_clock);
     g_test_add_func("/qtest/widths", test_widths);
+    g_test_add_data_func("/qtest/set-irq-in/pc", "pc", test_set_irq_in);
+    g_test_add_data_func("/qtest/set-irq-in/q35", "q35", test_set_irq_in);
+    g_test_add_data_func("/qtest/set-irq-in/microvm", "microvm", test_set_irq_in);
+    g_test_add_func("/qtest/set-irq-in/line-shared-with-a-device", test_set_irq_in_shared);
+    g_test_add_func("/qtest/intercept-one-device", test_intercept);
     g_test_add_func("/qtest/malformed-lines-are-answered", test_malformed);
     g_test_add_func("/qtest/lines-in-pieces-and-together", test_pieces);
     g_test_add_func("/qtest/empty-lines-get-nothing", test_empty_lines);

@@ -365,6 +365,131 @@ static void test_pipe_and_pty(void)
     g_string_free(f.data, TRUE);
 }
 
+static Chardev *change(const char *id, const char *text, const char *message)
+{
+    GError *err = NULL;
+    json_object *options = chardev_parse_options(text, NULL, NULL);
+    Chardev *chr = chardev_change(id, options, &err);
+
+    json_object_put(options);
+    if (message) {
+        g_assert_null(chr);
+        g_assert_cmpstr(err->message, ==, message);
+        g_clear_error(&err);
+    } else {
+        g_assert_no_error(err);
+        g_assert_true(chr == chardev_find(id));
+    }
+    return chr;
+}
+
+typedef struct ChangingFront {
+    Front front; /* first: the other handlers see a Front */
+    Chardev *chr;
+    bool leaves; /* detaches when it hears of the end */
+} ChangingFront;
+
+static void front_changed(void *opaque, Chardev *chr)
+{
+    ((ChangingFront *)opaque)->chr = chr;
+}
+
+static void leaving_event(void *opaque, ChardevEvent event)
+{
+    ChangingFront *f = opaque;
+
+    front_event(opaque, event);
+    if (event == CHARDEV_CLOSED && f->leaves) {
+        chardev_detach(f->chr);
+    }
+}
+
+static const ChardevHandlers changing = {front_can_read, front_read, leaving_event, front_drained,
+                                         front_changed};
+
+static void test_change(void)
+{
+    g_autofree char *path = g_build_filename(dir, "change", NULL);
+    g_autofree char *server = g_strdup_printf("socket,path=%s,server=on,wait=off", path);
+    g_autofree char *first = g_strconcat(server, ",id=c", NULL);
+    ChangingFront f = {.front = {.data = g_string_new(NULL)}};
+    char buf[16];
+    int sv[2];
+
+    f.chr = make(first);
+    g_assert_true(chardev_attach(f.chr, &changing, &f, NULL));
+    int a = unix_client(path);
+    put(a, "a");
+    run();
+
+    /* To a connected socket: the old client is left, the front end goes on with the new one. */
+    g_assert_cmpint(socketpair(AF_UNIX, SOCK_STREAM, 0, sv), ==, 0);
+    put(sv[0], "b");
+    g_autofree char *socket = g_strdup_printf("socket,fd=%d", sv[1]);
+    Chardev *second = change("c", socket, NULL);
+    g_assert_true(f.chr == second);
+    g_assert_cmpint(f.front.closed, ==, 1);
+    g_assert_cmpint(f.front.opened, ==, 2);
+    g_assert_cmpint(read(a, buf, sizeof(buf)), ==, 0);
+    g_assert_false(g_file_test(path, G_FILE_TEST_EXISTS));
+    run();
+    g_assert_cmpstr(f.front.data->str, ==, "ab");
+    g_assert_true(chardev_write(f.chr, "out", 3, 100));
+    g_assert_cmpint(read(sv[0], buf, sizeof(buf)), ==, 3);
+    g_assert_true(chardev_in_use(f.chr));
+
+    /* To a server on the same path as one before: nobody is connected, then somebody is. */
+    change("c", server, NULL);
+    change("c", server, NULL);
+    g_assert_cmpint(f.front.closed, ==, 2);
+    g_assert_cmpint(f.front.opened, ==, 2);
+    close(a);
+    a = unix_client(path);
+    put(a, "c");
+    run();
+    g_assert_cmpstr(f.front.data->str, ==, "abc");
+
+    /* What fails changes nothing. */
+    Chardev *same = f.chr;
+    change("c", "ringbuf,size=3",
+           "size of ringbuf chardev must be a power of two up to 1G, not '3'");
+    change("c", "mux",
+           "'mux' is not a valid char driver name; it is one of socket, stdio, file, "
+           "pipe, pty, null, ringbuf");
+    change("d", "null", "Chardev 'd' does not exist");
+    g_assert_true(f.chr == same && chardev_find("c") == same);
+    g_assert_cmpint(f.front.closed, ==, 2);
+    put(a, "d");
+    run();
+    g_assert_cmpstr(f.front.data->str, ==, "abcd");
+
+    /* A front end that leaves at the end stays away. */
+    f.leaves = true;
+    Chardev *null = change("c", "null", NULL);
+    g_assert_true(f.chr == same);
+    g_assert_false(chardev_in_use(null));
+    close(a);
+    close(sv[0]);
+    chardev_cleanup_all();
+    g_string_free(f.front.data, TRUE);
+}
+
+static void test_change_refused(void)
+{
+    Front f = {.data = g_string_new(NULL)};
+    Chardev *chr = make("null,id=c");
+
+    change("c", "ringbuf", NULL); /* nobody uses it */
+    chr = chardev_find("c");
+    g_assert_cmpstr(chardev_type(chr), ==, "ringbuf");
+    g_assert_true(chardev_attach(chr, &handlers, &f, NULL));
+    change("c", "null", "Chardev 'c' is busy: its user does not support chardev hotswap");
+    g_assert_true(chardev_find("c") == chr);
+    g_assert_cmpint(f.closed, ==, 0);
+    chardev_cleanup_all();
+    g_string_free(f.data, TRUE);
+}
+
 static void test_errors(void)
 {
     GError *err = NULL;
@@ -406,6 +531,8 @@ int main(int argc, char **argv)
     g_test_add_func("/chardev/reconnect", test_reconnect);
     g_test_add_func("/chardev/file-and-ringbuf", test_file_and_ringbuf);
     g_test_add_func("/chardev/pipe-and-pty", test_pipe_and_pty);
+    g_test_add_func("/chardev/change", test_change);
+    g_test_add_func("/chardev/change-refused", test_change_refused);
     g_test_add_func("/chardev/errors", test_errors);
     int ret = g_test_run();
     g_rmdir(dir);

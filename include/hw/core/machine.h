@@ -24,6 +24,8 @@ struct MachineState {
     DmaSpace dma; /* CPU's view: qtest reads and writes through it */
     void (*irq_intercept)(void *opaque, int line, int level);
     void *irq_intercept_opaque;
+    /* Inputs of the interrupt controller, a bit each: up by devices, by somebody else, and told. */
+    uint32_t irq_devices, irq_in, irq_told;
 };
 
 struct MachineClass {
@@ -38,8 +40,9 @@ struct MachineClass {
     uint64_t default_ram_size; /* 0: a machine without RAM */
     uint64_t ram_below_4g;     /* RAM beyond this continues at 4 GiB; 0: no hole */
     gboolean (*init)(MachineState *machine, GError **errp); /* RAM is there; make buses */
-    /* Interrupt lines for irq_intercept_in/set_irq_in; false: no such object. */
+    /* Whether @qom_path is the interrupt controller, whose inputs irq_intercept tells of. */
     bool (*irq_intercept_in)(MachineState *machine, const char *qom_path);
+    unsigned irq_inputs; /* it has so many; at most 32 */
 };
 
 QOM_DECLARE_TYPE(MachineState, MachineClass, machine, MACHINE)
@@ -62,9 +65,11 @@ void machine_free(MachineState *machine);
  * 4 or 8 bytes to MMIO is one access of that width. */
 void machine_read(MachineState *machine, uint64_t addr, void *buf, size_t size);
 void machine_write(MachineState *machine, uint64_t addr, const void *buf, size_t size);
-/* The levels of all interrupt lines, a bit each, are @lines now: tells who intercepts them of those
- * that differ from *told, which becomes @lines. */
-void machine_set_irq_lines(MachineState *machine, uint32_t *told, uint32_t lines);
+/* The levels that devices give the inputs of the interrupt controller, a bit each, are @lines now:
+ * who intercepts them is told of what changes. */
+void machine_set_irq_lines(MachineState *machine, uint32_t lines);
+/* Holds input @line up besides the devices, or lets it go.  False: there is no such input. */
+bool machine_set_irq_in(MachineState *machine, unsigned line, bool level);
 
 void machine_register_types(void);
 void machine_none_register_types(void);

@@ -10,7 +10,8 @@
 #include "util/event-loop.h"
 
 #define PC_MACHINE_DEFAULT "pc-i440fx-7.2" /* known to every QEMU from 7.2 to 11.1 */
-#define PC_IRQ_LINES       16
+#define PC_IRQ_LINES       16 /* that the route registers reach */
+#define IOAPIC_INPUTS      24
 
 typedef struct PcHost PcHost;
 
@@ -61,7 +62,6 @@ typedef struct X86PciHost {
     FwCfg fw_cfg;
     PCIDevice *isa; /* the bridge with the PIRQ route registers; NULL until it is on the board */
     int pirq_count[X86_PIRQS]; /* devices that assert it; atomic */
-    uint32_t irq_lines;        /* levels as last told */
     BottomHalf *irq_bh;        /* for interrupts from other threads */
 } X86PciHost;
 typedef struct X86PciHostClass {
