@@ -9,6 +9,8 @@
 
 #include "hw/pci/pcie.h"
 
+#define BRIDGE_CTL_VGA_16BIT 0x10 /* PCI-to-PCI bridge specification 1.2, 3.2.5.18 */
+
 static PCIDevice *find_below(PCIBus *bus, unsigned number, unsigned devfn)
 {
     PCIDevice *found = NULL;
@@ -54,7 +56,7 @@ void pci_bridge_init_config(PCIDevice *bridge)
     uint8_t *config = bridge->config, *wmask = bridge->wmask;
 
     config[PCI_HEADER_TYPE] = (config[PCI_HEADER_TYPE] & 0x80) | PCI_HEADER_TYPE_BRIDGE;
-    memset(wmask + PCI_PRIMARY_BUS, 0xff, 3);
+    memset(wmask + PCI_PRIMARY_BUS, 0xff, 4); /* three bus numbers and the latency timer */
     wmask[PCI_IO_BASE] = wmask[PCI_IO_LIMIT] = 0xf0;
     pci_set_word(wmask + PCI_MEMORY_BASE, 0xfff0);
     pci_set_word(wmask + PCI_MEMORY_LIMIT, 0xfff0);
@@ -64,7 +66,8 @@ void pci_bridge_init_config(PCIDevice *bridge)
     pci_set_word(config + PCI_PREF_MEMORY_BASE, PCI_PREF_RANGE_TYPE_64);
     pci_set_word(config + PCI_PREF_MEMORY_LIMIT, PCI_PREF_RANGE_TYPE_64);
     pci_set_word(wmask + PCI_BRIDGE_CONTROL,
-                 PCI_BRIDGE_CTL_PARITY | PCI_BRIDGE_CTL_SERR | PCI_BRIDGE_CTL_BUS_RESET);
+                 PCI_BRIDGE_CTL_PARITY | PCI_BRIDGE_CTL_SERR | PCI_BRIDGE_CTL_ISA |
+                     PCI_BRIDGE_CTL_VGA | BRIDGE_CTL_VGA_16BIT | PCI_BRIDGE_CTL_BUS_RESET);
     pci_set_word(bridge->w1cmask + PCI_SEC_STATUS,
                  PCI_STATUS_PARITY | PCI_STATUS_SIG_TARGET_ABORT | PCI_STATUS_REC_TARGET_ABORT |
                      PCI_STATUS_REC_MASTER_ABORT | PCI_STATUS_SIG_SYSTEM_ERROR |
@@ -77,6 +80,10 @@ void pci_bridge_reset_config(PCIDevice *bridge, PCIBus *secondary)
         bridge->config[i] &= (uint8_t) ~(bridge->wmask[i] | bridge->w1cmask[i]);
     }
     pci_set_word(bridge->config + PCI_BRIDGE_CONTROL, 0);
+    /* Every window is closed: it begins above where it ends. */
+    bridge->config[PCI_IO_BASE] |= 0xf0;
+    pci_set_word(bridge->config + PCI_MEMORY_BASE, 0xfff0);
+    pci_set_word(bridge->config + PCI_PREF_MEMORY_BASE, 0xfff0 | PCI_PREF_RANGE_TYPE_64);
     secondary->number = 0;
     pci_bus_routes_changed(secondary);
 }
@@ -102,4 +109,10 @@ void pci_bridge_config_written(PCIDevice *bridge, PCIBus *secondary, unsigned of
     if (offset < PCI_CAPABILITY_LIST) { /* the command word, bus numbers or a window */
         pci_bus_routes_changed(secondary);
     }
+}
+
+void pci_bridge_config_loaded(PCIDevice *bridge, PCIBus *secondary)
+{
+    secondary->number = bridge->config[PCI_SECONDARY_BUS];
+    pci_bus_routes_changed(secondary);
 }

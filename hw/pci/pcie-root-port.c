@@ -9,9 +9,12 @@
  * tells so.  A slot without power needs no guest, and a machine reset completes what was asked.
  *
  * Interrupts for slot events leave by MSI-X where the guest enabled that, else by INTA.
+ *
+ * Registers, masks and the migration section are those of QEMU's port with native hotplug.
  */
 #include <string.h>
 
+#include "hw/pci/pci-vmstate.h"
 #include "hw/pci/pcie.h"
 #include "util/event-loop.h"
 
@@ -20,18 +23,21 @@
 #define DEVICE_ID 0x000c
 
 /* Layout of configuration space. */
-#define MSIX_OFFSET 0x48
-#define EXP_OFFSET  0x54
-#define EXP_SIZE    0x3c
-#define LINK_16GT   0x4
-#define LINK_X32    0x20
+#define SSVID_OFFSET 0x40
+#define SSVID_SIZE   8
+#define MSIX_OFFSET  0x48
+#define EXP_OFFSET   0x54
+#define EXP_SIZE     0x3c
+#define LINK_16GT    0x4
+#define LINK_X32     0x20
+#define LINK_SPEEDS  0x1e       /* 2.5 to 16 GT/s */
+#define PREFIXES     0x00300000 /* DEVCAP2: extended format field, end-to-end TLP prefix */
+#define PREFIX_BLOCK 0x8000     /* DEVCTL2: end-to-end TLP prefix blocking */
 
-#define SLOT_EVENTS                                                                                \
-    (PCI_EXP_SLTSTA_ABP | PCI_EXP_SLTSTA_PFD | PCI_EXP_SLTSTA_MRLSC | PCI_EXP_SLTSTA_PDC |         \
-     PCI_EXP_SLTSTA_CC | PCI_EXP_SLTSTA_DLLSC)
+#define SLOT_EVENTS (PCI_EXP_SLTSTA_ABP | PCI_EXP_SLTSTA_PDC | PCI_EXP_SLTSTA_CC)
 #define SLOT_CONTROLS                                                                              \
     (PCI_EXP_SLTCTL_ABPE | PCI_EXP_SLTCTL_PDCE | PCI_EXP_SLTCTL_CCIE | PCI_EXP_SLTCTL_HPIE |       \
-     PCI_EXP_SLTCTL_AIC | PCI_EXP_SLTCTL_PIC | PCI_EXP_SLTCTL_PCC | PCI_EXP_SLTCTL_DLLSCE)
+     PCI_EXP_SLTCTL_AIC | PCI_EXP_SLTCTL_PIC | PCI_EXP_SLTCTL_PCC | PCI_EXP_SLTCTL_EIC)
 
 typedef struct RootPort {
     PCIDevice parent_obj;
@@ -76,8 +82,8 @@ static uint16_t slot_status(RootPort *port)
 
 /* --- events --- */
 
-/* An interrupt for each rise of "some enabled event is set" (section 6.7.3.4). */
-static void events_update(RootPort *port)
+/* Some enabled event is set: each rise of that is an interrupt (section 6.7.3.4). */
+static bool events_pending(RootPort *port)
 {
     static const struct {
         uint16_t status, enable;
@@ -85,7 +91,6 @@ static void events_update(RootPort *port)
         {PCI_EXP_SLTSTA_ABP, PCI_EXP_SLTCTL_ABPE},
         {PCI_EXP_SLTSTA_PDC, PCI_EXP_SLTCTL_PDCE},
         {PCI_EXP_SLTSTA_CC, PCI_EXP_SLTCTL_CCIE},
-        {PCI_EXP_SLTSTA_DLLSC, PCI_EXP_SLTCTL_DLLSCE},
     };
     uint16_t control = slot_control(port), status = slot_status(port);
     bool level = false;
@@ -93,7 +98,13 @@ static void events_update(RootPort *port)
     for (unsigned i = 0; i < G_N_ELEMENTS(pairs); i++) {
         level |= (status & pairs[i].status) && (control & pairs[i].enable);
     }
-    level = level && (control & PCI_EXP_SLTCTL_HPIE);
+    return level && (control & PCI_EXP_SLTCTL_HPIE);
+}
+
+static void events_update(RootPort *port)
+{
+    bool level = events_pending(port);
+
     if (msix_enabled(&port->parent_obj)) {
         pci_set_irq(&port->parent_obj, false);
         if (level && !port->event_level) {
@@ -202,9 +213,7 @@ static void slot_plugged(PCIBus *bus, PCIDevice *dev)
     }
     link_set_up(port, true);
     if (dev->parent_obj.hotplugged) {
-        status_change(
-            port,
-            PCI_EXP_SLTSTA_PDS | PCI_EXP_SLTSTA_PDC | PCI_EXP_SLTSTA_DLLSC | PCI_EXP_SLTSTA_ABP, 0);
+        status_change(port, PCI_EXP_SLTSTA_PDS | PCI_EXP_SLTSTA_PDC | PCI_EXP_SLTSTA_ABP, 0);
     } else {
         status_change(port, PCI_EXP_SLTSTA_PDS, 0);
     }
@@ -237,7 +246,7 @@ static void slot_unplugged(PCIBus *bus, PCIDevice *dev)
         return;
     }
     link_set_up(port, false);
-    status_change(port, PCI_EXP_SLTSTA_PDC | PCI_EXP_SLTSTA_DLLSC, PCI_EXP_SLTSTA_PDS);
+    status_change(port, PCI_EXP_SLTSTA_PDC, PCI_EXP_SLTSTA_PDS);
 }
 
 static const PciBusHotplugOps slot_ops = {
@@ -258,6 +267,15 @@ static void control_written(RootPort *port, uint16_t old)
 {
     uint16_t control = slot_control(port);
 
+    if (control & PCI_EXP_SLTCTL_EIC) { /* reads as 0: each 1 turns the interlock over */
+        port->control = control &= (uint16_t)~PCI_EXP_SLTCTL_EIC;
+        pci_set_word(exp_register(port, PCI_EXP_SLTCTL), control);
+        pci_set_word(exp_register(port, PCI_EXP_SLTSTA), slot_status(port) ^ PCI_EXP_SLTSTA_EIS);
+    }
+    if (!port->hotplug) {
+        status_change(port, PCI_EXP_SLTSTA_CC, 0);
+        return;
+    }
     if (control_is_off(control) && !control_is_off(old) &&
         (slot_status(port) & PCI_EXP_SLTSTA_PDS)) {
         slot_empty(port);
@@ -284,29 +302,46 @@ static void root_port_config_written(PCIDevice *dev, unsigned offset, unsigned s
     }
 }
 
+static uint32_t slot_capability(const RootPort *port)
+{
+    return (uint32_t)port->slot << 19 | PCI_EXP_SLTCAP_EIP | PCI_EXP_SLTCAP_ABP |
+           PCI_EXP_SLTCAP_AIP | PCI_EXP_SLTCAP_PIP |
+           (port->hotplug ? PCI_EXP_SLTCAP_HPS | PCI_EXP_SLTCAP_HPC : 0) |
+           (port->power_controller ? PCI_EXP_SLTCAP_PCP : 0);
+}
+
 static void express_init(RootPort *port)
 {
     PCIDevice *dev = &port->parent_obj;
     uint8_t *exp = pci_add_capability(dev, PCI_CAP_ID_EXP, EXP_OFFSET, EXP_SIZE);
-    uint8_t *wmask = dev->wmask + EXP_OFFSET;
-    uint32_t capability = (uint32_t)port->slot << 19;
+    uint8_t *wmask = dev->wmask + EXP_OFFSET, *w1cmask = dev->w1cmask + EXP_OFFSET;
 
     pci_set_word(exp + PCI_EXP_FLAGS, PCI_EXP_TYPE_ROOT_PORT << 4 | 2 | PCI_EXP_FLAGS_SLOT);
     pci_set_long(exp + PCI_EXP_DEVCAP, PCI_EXP_DEVCAP_RBER);
     pci_set_word(wmask + PCI_EXP_DEVCTL, 0xf);
-    pci_set_word(dev->w1cmask + EXP_OFFSET + PCI_EXP_DEVSTA, 0xf);
-    pci_set_long(exp + PCI_EXP_LNKCAP,
-                 LINK_16GT | LINK_X32 << 4 | PCI_EXP_LNKCAP_DLLLARC | (uint32_t)port->port << 24);
+    pci_set_word(w1cmask + PCI_EXP_DEVSTA, 0xf);
+    pci_set_long(exp + PCI_EXP_LNKCAP, LINK_16GT | LINK_X32 << 4 | PCI_EXP_LNKCAP_ASPM_L0S |
+                                           PCI_EXP_LNKCAP_DLLLARC | PCI_EXP_LNKCAP_LBNC |
+                                           (uint32_t)port->port << 24);
     pci_set_word(exp + PCI_EXP_LNKSTA, 0x11);
-    if (port->hotplug) {
-        capability |= PCI_EXP_SLTCAP_ABP | PCI_EXP_SLTCAP_AIP | PCI_EXP_SLTCAP_PIP |
-                      PCI_EXP_SLTCAP_HPS | PCI_EXP_SLTCAP_HPC |
-                      (port->power_controller ? PCI_EXP_SLTCAP_PCP : 0);
-        pci_set_word(wmask + PCI_EXP_SLTCTL, SLOT_CONTROLS);
-        pci_set_word(dev->w1cmask + EXP_OFFSET + PCI_EXP_SLTSTA, SLOT_EVENTS);
-    }
-    pci_set_long(exp + PCI_EXP_SLTCAP, capability);
-    pci_set_word(wmask + PCI_EXP_RTCTL, 0xf);
+    pci_set_long(exp + PCI_EXP_SLTCAP, slot_capability(port));
+    pci_set_word(wmask + PCI_EXP_SLTCTL, SLOT_CONTROLS);
+    pci_set_word(w1cmask + PCI_EXP_SLTSTA, SLOT_EVENTS);
+    pci_set_word(wmask + PCI_EXP_RTCTL, 0x7);
+    pci_set_long(exp + PCI_EXP_DEVCAP2, PCI_EXP_DEVCAP2_ARI | PREFIXES);
+    pci_set_word(wmask + PCI_EXP_DEVCTL2, PCI_EXP_DEVCTL2_ARI | PREFIX_BLOCK);
+    pci_set_long(exp + PCI_EXP_LNKCAP2, LINK_SPEEDS);
+    pci_set_word(exp + PCI_EXP_LNKCTL2, LINK_16GT);
+    /* What the slot and the link are like is seen here, not taken from a saved state. */
+    pci_set_word(dev->cmask + EXP_OFFSET + PCI_EXP_LNKSTA, 0);
+    pci_set_word(dev->cmask + EXP_OFFSET + PCI_EXP_SLTSTA, 0);
+}
+
+static void ssvid_init(PCIDevice *dev)
+{
+    uint8_t *ssvid = pci_add_capability(dev, PCI_CAP_ID_SSVID, SSVID_OFFSET, SSVID_SIZE);
+
+    pci_set_word(ssvid + PCI_SSVID_VENDOR_ID, VENDOR_ID);
 }
 
 static void reset_removals(void *opaque)
@@ -330,12 +365,13 @@ static void root_port_reset(DeviceState *state)
 
     ((DeviceClass *)root_port_parent_class)->reset(state);
     pci_bridge_reset_config(dev, port->secondary);
+    pcie_port_extended_reset(dev);
     pci_set_word(exp_register(port, PCI_EXP_DEVCTL), 0);
-    if (port->hotplug) {
-        control |= empty && port->power_controller ? PCI_EXP_SLTCTL_PCC : 0;
-        pci_set_word(exp_register(port, PCI_EXP_SLTCTL), control);
-        port->control = control;
-    }
+    pci_set_word(exp_register(port, PCI_EXP_RTCTL), 0);
+    pci_set_word(exp_register(port, PCI_EXP_DEVCTL2), 0);
+    control |= empty && port->power_controller ? PCI_EXP_SLTCTL_PCC : 0;
+    pci_set_word(exp_register(port, PCI_EXP_SLTCTL), control);
+    port->control = control;
     link_set_up(port, !empty);
     pci_set_word(exp_register(port, PCI_EXP_SLTSTA), empty ? 0 : PCI_EXP_SLTSTA_PDS);
     events_update(port);
@@ -354,11 +390,13 @@ static gboolean root_port_realize(PCIDevice *dev, GError **errp)
     }
     pci_bridge_init_config(dev);
     dev->config[PCI_INTERRUPT_PIN] = 1;
-    express_init(port);
+    ssvid_init(dev);
     if (!msix_init(dev, 1, 0, MSIX_OFFSET, errp)) {
         return FALSE;
     }
     msix_vector_use(dev, 0);
+    express_init(port);
+    pcie_port_extended_init(dev);
     port->reset_bh = bh_new(event_loop_main(), reset_removals, port);
     if (!port->secondary) {
         port->secondary =
@@ -376,6 +414,135 @@ static void root_port_exit(PCIDevice *dev)
     g_clear_pointer(&port->reset_bh, bh_delete);
     msix_uninit(dev);
 }
+
+/* --- migration --- */
+
+/* Errors that QEMU logged, in case there are any: nothing here ever reads them. */
+#define AER_LOG_MAX 8
+
+typedef struct AerError {
+    uint32_t status;
+    uint16_t source_id, flags;
+    uint32_t header[4], prefix[4];
+} AerError;
+
+typedef struct AerLogView {
+    uint32_t count; /* not in the stream */
+    AerError log[AER_LOG_MAX];
+} AerLogView;
+
+typedef struct RootPortSaved {
+    PciSaved pci;
+    uint16_t log_num, log_max;
+    MsixSaved msix;
+} RootPortSaved;
+
+static void aer_log_prepare(void *state, void *parent)
+{
+    ((AerLogView *)state)->count = ((const RootPortSaved *)parent)->log_num;
+}
+
+static const VMStateDescription vmstate_aer_error = {
+    .name = "PCIE_AER_ERROR",
+    .version = 1,
+    .minimum_version = 1,
+    .fields =
+        (const VMStateField[]){
+            VMS_UINT32(AerError, status),
+            VMS_UINT16(AerError, source_id),
+            VMS_UINT16(AerError, flags),
+            VMS_ARRAY(AerError, header, uint32),
+            VMS_ARRAY(AerError, prefix, uint32),
+            VMS_END,
+        },
+};
+
+static const VMStateDescription vmstate_aer_log_errors = {
+    .name = "errors",
+    .state_size = sizeof(AerLogView),
+    .prepare = aer_log_prepare,
+    .fields =
+        (const VMStateField[]){
+            VMS_STRUCT_ARRAY(AerLogView, log, vmstate_aer_error, VMS_COUNTED(AerLogView, count)),
+            VMS_END,
+        },
+};
+
+static const VMStateDescription vmstate_aer_log = {
+    .name = "PCIE_AER_ERROR_LOG",
+    .version = 1,
+    .minimum_version = 1,
+    .fields =
+        (const VMStateField[]){
+            VMS_UINT16(RootPortSaved, log_num, .max = AER_LOG_MAX),
+            VMS_EQUAL(RootPortSaved, log_max, uint16),
+            VMS_PART("log", vmstate_aer_log_errors),
+            VMS_END,
+        },
+};
+
+static void root_port_saved_prepare(void *state, void *opaque)
+{
+    RootPortSaved *s = state;
+
+    pci_saved_prepare(&s->pci, opaque);
+    msix_saved_prepare(&s->msix, opaque);
+    s->log_max = AER_LOG_MAX;
+}
+
+static void root_port_saved_fill(void *state, void *opaque)
+{
+    RootPortSaved *s = state;
+
+    pci_saved_fill(&s->pci, opaque);
+    msix_saved_fill(&s->msix, opaque);
+    s->log_max = AER_LOG_MAX;
+}
+
+/* What the slot holds and whether an interrupt was sent is what it is here and now. */
+static void root_port_saved_apply(void *state, void *opaque)
+{
+    const RootPortSaved *s = state;
+    RootPort *port = opaque;
+    PCIDevice *dev = &port->parent_obj;
+    bool empty = bus_is_empty(port->secondary);
+    uint16_t status;
+
+    msix_saved_apply(&s->msix, dev);
+    pci_saved_apply(&s->pci, dev);
+    pci_bridge_config_loaded(dev, port->secondary);
+    status = slot_status(port) & (uint16_t)~PCI_EXP_SLTSTA_PDS;
+    pci_set_word(exp_register(port, PCI_EXP_SLTSTA), status | (empty ? 0 : PCI_EXP_SLTSTA_PDS));
+    link_set_up(port, !empty);
+    port->control = slot_control(port);
+    port->event_level = events_pending(port);
+    pci_set_irq(dev, port->event_level && !msix_enabled(dev));
+}
+
+static const VMStateDescription vmstate_root_port = {
+    .name = "pcie-root-port",
+    .version = 1,
+    .minimum_version = 1,
+    .state_size = sizeof(RootPortSaved),
+    .prepare = root_port_saved_prepare,
+    .fill = root_port_saved_fill,
+    .apply = root_port_saved_apply,
+    .fields =
+        (const VMStateField[]){
+            {.name = "pci",
+             .vmsd = &vmstate_pci_device,
+             .offset = offsetof(RootPortSaved, pci),
+             .size = sizeof(PciSaved)},
+            VMS_PART("aer_log", vmstate_aer_log),
+            {.name = "msix",
+             .vmsd = &vmstate_msix,
+             .offset = offsetof(RootPortSaved, msix),
+             .size = sizeof(MsixSaved)},
+            VMS_END,
+        },
+};
+
+/* --- the class --- */
 
 static const Property root_port_props[] = {
     PROP_UINT8("port", RootPort, port, 0, "Number of the port"),
@@ -401,6 +568,7 @@ static void root_port_class_init(RootPortClass *klass)
     device_class->user_creatable_device = true;
     device_class->hotpluggable = false;
     device_class->reset = root_port_reset;
+    device_class->vmsd = &vmstate_root_port;
     pci_class->realize = root_port_realize;
     pci_class->exit = root_port_exit;
     pci_class->config_written = root_port_config_written;

@@ -25,6 +25,8 @@ void pci_bridge_init_config(PCIDevice *bridge);
 void pci_bridge_reset_config(PCIDevice *bridge, PCIBus *secondary);
 void pci_bridge_config_written(PCIDevice *bridge, PCIBus *secondary, unsigned offset,
                                unsigned size);
+/* A saved state was loaded: what is behind follows. */
+void pci_bridge_config_loaded(PCIDevice *bridge, PCIBus *secondary);
 
 /* --- the Express capability --- */
 
@@ -33,6 +35,14 @@ void pci_bridge_config_written(PCIDevice *bridge, PCIBus *secondary, unsigned of
 unsigned pcie_endpoint_init(PCIDevice *dev, unsigned offset);
 /* After a write: function level reset. */
 void pcie_endpoint_config_written(PCIDevice *dev, unsigned offset, unsigned size);
+
+/* The extended capabilities of a root port, where QEMU's has them. */
+#define PCIE_AER_OFFSET 0x100
+#define PCIE_AER_SIZE   0x48
+#define PCIE_ACS_OFFSET (PCIE_AER_OFFSET + PCIE_AER_SIZE)
+#define PCIE_ACS_SIZE   8
+void pcie_port_extended_init(PCIDevice *dev);
+void pcie_port_extended_reset(PCIDevice *dev);
 
 /* Where the notice that the guest refused to let a device go is told; @id may be NULL. */
 extern void (*pcie_unplug_refused_hook)(const char *id, const char *path);
