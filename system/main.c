@@ -140,7 +140,7 @@ static gboolean start_up(int argc, char **argv, GError **errp)
     net_monitor_init();
     virtio_net_register_hmp();
     migration_register_hmp();
-    pc_register_migration();
+    x86_register_migration();
 
     if (!cmdline_parse(argc, argv, errp) || !cmdline_run_phase(PHASE_SETTINGS, errp) ||
         !choose_clock(errp) || !cmdline_run_phase(PHASE_GLOBALS, errp) || !start_process(errp)) {

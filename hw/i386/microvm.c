@@ -7,6 +7,7 @@
  */
 #include "hw/i386/pc.h"
 #include "hw/virtio/virtio-mmio.h"
+#include "migration/vmstate.h"
 
 #define SLOTS             8
 #define SLOT_BASE         0xfeb00000ull
@@ -73,6 +74,48 @@ static bool microvm_irq_intercept_in(MachineState *machine, const char *qom_path
     return g_str_has_suffix(qom_path, "ioapic");
 }
 
+/* --- migration: interrupt levels follow from the devices --- */
+
+typedef struct MicrovmSaved {
+    uint16_t fw_cfg_item;
+    uint32_t fw_cfg_offset;
+} MicrovmSaved;
+
+static void microvm_saved_fill(void *state, void *opaque)
+{
+    MicrovmSaved *s = state;
+    const MicrovmMachine *microvm = opaque;
+
+    s->fw_cfg_item = microvm->fw_cfg.selected;
+    s->fw_cfg_offset = microvm->fw_cfg.offset;
+}
+
+static void microvm_saved_apply(void *state, void *opaque)
+{
+    const MicrovmSaved *s = state;
+    MicrovmMachine *microvm = opaque;
+
+    microvm->fw_cfg.selected = s->fw_cfg_item;
+    microvm->fw_cfg.offset = s->fw_cfg_offset;
+}
+
+static const VMStateDescription vmstate_microvm = {
+    .name = "microvm",
+    .version = 1,
+    .minimum_version = 1,
+    .state_size = sizeof(MicrovmSaved),
+    .fill = microvm_saved_fill,
+    .apply = microvm_saved_apply,
+    .fields =
+        (const VMStateField[]){
+            VMS_UINT16(MicrovmSaved, fw_cfg_item),
+            VMS_UINT32(MicrovmSaved, fw_cfg_offset),
+            VMS_END,
+        },
+};
+
+/* --- the class --- */
+
 static void microvm_finalize(GObject *obj)
 {
     MicrovmMachine *microvm = (MicrovmMachine *)obj;
@@ -103,6 +146,7 @@ static void microvm_machine_class_init(MicrovmMachineClass *klass)
     machine_class->init = microvm_init;
     machine_class->irq_intercept_in = microvm_irq_intercept_in;
     machine_class->irq_inputs = IOAPIC_INPUTS;
+    machine_class->vmsd = &vmstate_microvm;
     G_OBJECT_CLASS(klass)->finalize = microvm_finalize;
 }
 

@@ -17,6 +17,8 @@
 #include <pthread.h>
 
 #include "hw/virtio/virtio-internal.h"
+#include "hw/virtio/virtio-mmio-internal.h"
+#include "hw/virtio/virtio-vmstate.h"
 #include "util/log.h"
 
 #define MAGIC          0x74726976u /* "virt" */
@@ -46,7 +48,7 @@ G_DEFINE_TYPE(VirtioMmioBus, virtio_mmio_bus, TYPE_VIRTIO_BUS)
 /* --- interrupts --- */
 
 /* Two threads may change the status at once: the line follows what it is in the end. */
-static void irq_update(VirtioMmio *slot)
+void virtio_mmio_update_irq(VirtioMmio *slot)
 {
     pthread_mutex_lock(&slot->irq_lock);
     slot->set_irq(slot->irq_opaque, slot->irq, virtio_isr_peek(slot->vdev) != 0);
@@ -56,7 +58,7 @@ static void irq_update(VirtioMmio *slot)
 static void mmio_notify(void *opaque, uint16_t vector)
 {
     (void)vector; /* there is one line */
-    irq_update(opaque);
+    virtio_mmio_update_irq(opaque);
 }
 
 static VirtioFeatures mmio_features(void *opaque)
@@ -70,6 +72,7 @@ static VirtioFeatures mmio_features(void *opaque)
 static const VirtioTransportOps transport_ops = {
     .notify = mmio_notify,
     .features = mmio_features,
+    .saved = &virtio_mmio_saved_ops,
 };
 
 /* --- registers; every function is called with a device plugged --- */
@@ -155,7 +158,7 @@ static uint32_t interrupt_status_read(VirtioMmio *slot)
 static void interrupt_ack_write(VirtioMmio *slot, uint32_t value)
 {
     virtio_isr_clear(slot->vdev, (uint8_t)value);
-    irq_update(slot);
+    virtio_mmio_update_irq(slot);
 }
 
 static uint32_t status_read(VirtioMmio *slot)
@@ -163,7 +166,7 @@ static uint32_t status_read(VirtioMmio *slot)
     return slot->vdev->status;
 }
 
-static void slot_reset(VirtioMmio *slot)
+void virtio_mmio_reset_slot(VirtioMmio *slot)
 {
     slot->device_features_sel = slot->driver_features_sel = 0;
     slot->page_size = 0;
@@ -171,14 +174,14 @@ static void slot_reset(VirtioMmio *slot)
     memset(slot->queue_align, 0, sizeof(slot->queue_align));
     if (slot->vdev && DEVICE(slot->vdev)->realized) {
         virtio_reset(slot->vdev);
-        irq_update(slot);
+        virtio_mmio_update_irq(slot);
     }
 }
 
 static void status_write(VirtioMmio *slot, uint32_t value)
 {
     if ((value & 0xff) == 0) {
-        slot_reset(slot);
+        virtio_mmio_reset_slot(slot);
         return;
     }
     slot->vdev->legacy_driver = slot->force_legacy;
@@ -493,7 +496,7 @@ static void virtio_mmio_unrealize(DeviceState *dev)
 
 static void virtio_mmio_reset(DeviceState *dev)
 {
-    slot_reset(VIRTIO_MMIO(dev));
+    virtio_mmio_reset_slot(VIRTIO_MMIO(dev));
 }
 
 static const Property virtio_mmio_props[] = {

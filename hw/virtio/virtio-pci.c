@@ -11,6 +11,7 @@
  */
 #include "hw/virtio/virtio-mmio.h"
 #include "hw/virtio/virtio-pci-internal.h"
+#include "hw/virtio/virtio-vmstate.h"
 #include "hw/virtio/virtio-rng.h"
 
 #include "hw/pci/pcie.h"
@@ -175,6 +176,7 @@ static const VirtioTransportOps transport_ops = {
     .has_msix = virtio_pci_has_msix,
     .started = virtio_pci_started,
     .notifier = virtio_pci_notifier,
+    .saved = &virtio_pci_saved_ops,
 };
 
 /* --- reset --- */

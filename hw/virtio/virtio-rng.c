@@ -5,11 +5,15 @@
  * A buffer gets what the back end has at the moment, one byte or more.  When it has nothing, or
  * when max-bytes of the current period are spent, buffers stay in the ring until the back end or
  * the period's timer says that it goes on.  Main thread.
+ *
+ * A migration does not carry how much of a period is spent (the format has no place for it): the
+ * destination begins a new one.
  */
 #include <sys/uio.h>
 
 #include "hw/virtio/virtio-pci.h"
 #include "hw/virtio/virtio-rng.h"
+#include "hw/virtio/virtio-vmstate.h"
 #include "util/iov.h"
 #include "util/log.h"
 
@@ -186,6 +190,47 @@ static void rng_unrealize(VirtIODevice *vdev)
     rng->source = NULL;
 }
 
+/* --- migration --- */
+
+static void rng_saved_prepare(void *state, void *opaque)
+{
+    virtio_saved_prepare(state, opaque);
+}
+
+static void rng_saved_fill(void *state, void *opaque)
+{
+    virtio_saved_fill(state, opaque);
+}
+
+static gboolean rng_saved_check(void *state, void *opaque, GError **errp)
+{
+    return virtio_saved_check(state, opaque, errp);
+}
+
+static void rng_saved_apply(void *state, void *opaque)
+{
+    virtio_saved_apply(state, opaque);
+}
+
+static const VMStateDescription vmstate_virtio_rng = {
+    .name = "virtio-rng",
+    .version = 1,
+    .minimum_version = 1,
+    .state_size = sizeof(VirtioSaved),
+    .prepare = rng_saved_prepare,
+    .fill = rng_saved_fill,
+    .check = rng_saved_check,
+    .apply = rng_saved_apply,
+    .fields =
+        (const VMStateField[]){
+            VMS_PART("virtio-head", vmstate_virtio_head),
+            VMS_PART("virtio", vmstate_virtio),
+            VMS_END,
+        },
+};
+
+/* --- the class --- */
+
 static const Property virtio_rng_props[] = {
     PROP_LINK("rng", VirtioRng, rng, "rng-backend",
               "Where the bytes come from; by default, the "
@@ -208,6 +253,7 @@ static void virtio_rng_class_init(VirtioRngClass *klass)
     object_class->qom_name = "virtio-rng-device";
     object_class->description = "Virtio entropy device";
     qom_class_set_props(klass, virtio_rng_props);
+    ((DeviceClass *)klass)->vmsd = &vmstate_virtio_rng;
     virtio_class->device_id = VIRTIO_ID_RNG;
     virtio_class->realize = rng_realize;
     virtio_class->unrealize = rng_unrealize;

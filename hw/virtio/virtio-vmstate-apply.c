@@ -6,18 +6,13 @@
  * what is not used was not sent.
  */
 #include <inttypes.h>
+#include <linux/virtio_pci.h>
 #include <string.h>
 
 #include "hw/virtio/virtio-internal.h"
-#include "hw/virtio/virtio-pci-internal.h"
 #include "hw/virtio/virtio-vmstate.h"
 
 #define DEVICE_ENDIAN_LITTLE 1
-
-static VirtIOPCIProxy *proxy_of(VirtIODevice *vdev)
-{
-    return vdev->transport_opaque;
-}
 
 VirtioFeatures virtio_saved_features(const VirtioSaved *s)
 {
@@ -28,19 +23,17 @@ VirtioFeatures virtio_saved_features(const VirtioSaved *s)
 
 void virtio_saved_prepare(VirtioSaved *s, VirtIODevice *vdev)
 {
-    PCIDevice *pci = &proxy_of(vdev)->pci;
-
-    pci_saved_prepare(&s->pci, pci);
-    msix_saved_prepare(&s->msix, pci);
-    s->has_msix = msix_present(pci);
     s->config_vector = VIRTIO_NO_VECTOR;
     s->device_endian = DEVICE_ENDIAN_LITTLE;
     while (virtio_queue(vdev, s->possible_queues)) {
         s->possible_num[s->possible_queues] = vdev->queues[s->possible_queues].max_num;
         s->possible_queues++;
     }
+    vdev->transport->saved->prepare(s, vdev->transport_opaque);
     for (unsigned i = 0; i < VIRTIO_QUEUE_MAX; i++) {
         s->queues[i].has_vector = s->has_msix;
+        s->queues[i].has_align = s->mmio;
+        s->queues[i].align = VIRTIO_PCI_VRING_ALIGN;
         s->queues[i].vector = VIRTIO_NO_VECTOR;
         s->queues[i].last_avail_wrap = s->queues[i].used_wrap = true; /* as after reset */
     }
@@ -86,11 +79,8 @@ static void queue_fill(VirtioQueueSaved *q, const VirtIODevice *vdev, const Virt
 void virtio_saved_fill(VirtioSaved *s, VirtIODevice *vdev)
 {
     VirtIODeviceClass *klass = VIRTIO_DEVICE_GET_CLASS(vdev);
-    VirtIOPCIProxy *proxy = proxy_of(vdev);
 
     virtio_saved_prepare(s, vdev);
-    pci_saved_fill(&s->pci, &proxy->pci);
-    msix_saved_fill(&s->msix, &proxy->pci);
     s->config_vector = vdev->config_vector;
     s->status = vdev->status;
     s->isr = virtio_isr_peek(vdev);
@@ -110,16 +100,12 @@ void virtio_saved_fill(VirtioSaved *s, VirtIODevice *vdev)
     s->broken = vdev->broken;
     s->started = vdev->use_started && (vdev->status & VIRTIO_CONFIG_S_DRIVER_OK);
     s->disabled = vdev->use_disabled_flag && vdev->disabled;
-    s->dfselect = proxy->dfselect;
-    s->gfselect = proxy->gfselect;
-    memcpy(s->modern_features, proxy->guest_features_sel, sizeof(s->modern_features));
-    memcpy(s->modern_features128, proxy->guest_features_sel + 2, sizeof(s->modern_features128));
+    vdev->transport->saved->fill(s, vdev->transport_opaque);
     s->has_features64 = (uint64_t)vdev->host_features >> 32;
     /* Only where they say something: QEMU before 10.2 does not know them. */
     s->has_features128 = s->features128 || s->modern_features128[0] || s->modern_features128[1];
     s->has_virtqueues = virtio_host_has_feature(vdev, VIRTIO_F_VERSION_1);
     s->has_packed = virtio_host_has_feature(vdev, VIRTIO_F_RING_PACKED);
-    s->has_modern = proxy->modern;
     s->has_modern128 = s->has_features128;
 }
 
@@ -181,13 +167,11 @@ static gboolean check_packed(VirtioQueueSaved *q, unsigned i, GError **errp)
     return TRUE;
 }
 
-static gboolean check_vector(const VirtIODevice *vdev, const char *what, unsigned i,
-                             uint16_t vector, GError **errp)
+static gboolean check_vector(const VirtioSaved *s, const char *what, unsigned i, uint16_t vector,
+                             GError **errp)
 {
-    unsigned vectors = proxy_of((VirtIODevice *)vdev)->pci.msix.vectors;
-
-    if (vector != VIRTIO_NO_VECTOR && vector >= vectors) {
-        return error_set(errp, "%s[%u].vector %u >= %u", what, i, vector, vectors);
+    if (vector != VIRTIO_NO_VECTOR && vector >= s->possible_vectors) {
+        return error_set(errp, "%s[%u].vector %u >= %u", what, i, vector, s->possible_vectors);
     }
     return TRUE;
 }
@@ -199,7 +183,7 @@ static void legacy_addresses(VirtioQueueSaved *q)
 
     q->avail = q->desc + q->num * sizeof(struct vring_desc);
     end = q->avail + sizeof(uint16_t) * (3 + (uint64_t)q->num);
-    q->used = (end + VIRTIO_PCI_VRING_ALIGN - 1) & ~(uint64_t)(VIRTIO_PCI_VRING_ALIGN - 1);
+    q->used = (end + q->align - 1) & ~(uint64_t)(q->align - 1);
 }
 
 static gboolean check_queue(VirtioSaved *s, unsigned i, const VirtIODevice *vdev, GError **errp)
@@ -215,8 +199,11 @@ static gboolean check_queue(VirtioSaved *s, unsigned i, const VirtIODevice *vdev
         return error_set(errp, "queues[%u].num_default %u, %u to %u are possible here", i,
                          q->num_default, q->num, s->possible_num[i]);
     }
-    if (!check_vector(vdev, "queues", i, q->vector, errp)) {
+    if (!check_vector(s, "queues", i, q->vector, errp)) {
         return FALSE;
+    }
+    if (!is_power_of_two(q->align)) {
+        return error_set(errp, "queues[%u].align %u is not a power of two", i, q->align);
     }
     if (!s->has_virtqueues && q->desc) {
         legacy_addresses(q);
@@ -253,7 +240,11 @@ gboolean virtio_saved_check(VirtioSaved *s, VirtIODevice *vdev, GError **errp)
         return error_set(errp,
                          "packed rings are in use, and 'virtio/packed_virtqueues' is missing");
     }
-    if (!check_vector(vdev, "config", 0, s->config_vector, errp)) {
+    if (!check_vector(s, "config", 0, s->config_vector, errp)) {
+        return FALSE;
+    }
+    if (vdev->transport->saved->check &&
+        !vdev->transport->saved->check(s, vdev->transport_opaque, errp)) {
         return FALSE;
     }
     for (unsigned i = 0; i < s->num_queues; i++) {
@@ -278,7 +269,6 @@ static void queue_apply(const VirtioSaved *s, unsigned i, VirtIODevice *vdev)
     queue->desc = in_use ? q->desc : join64(q->modern_desc);
     queue->avail = in_use ? q->avail : join64(q->modern_avail);
     queue->used = in_use ? q->used : join64(q->modern_used);
-    virtio_pci_set_vector(proxy_of(vdev), &queue->vector, q->vector);
 }
 
 static void queue_apply_indices(const VirtioSaved *s, unsigned i, VirtIODevice *vdev)
@@ -297,13 +287,8 @@ static void queue_apply_indices(const VirtioSaved *s, unsigned i, VirtIODevice *
 void virtio_saved_apply(const VirtioSaved *s, VirtIODevice *vdev)
 {
     VirtIODeviceClass *klass = VIRTIO_DEVICE_GET_CLASS(vdev);
-    VirtIOPCIProxy *proxy = proxy_of(vdev);
 
-    virtio_pci_reset(proxy);
-    msix_saved_apply(&s->msix, &proxy->pci);
-    pci_saved_apply(&s->pci, &proxy->pci);
-    virtio_pci_set_vector(proxy, &vdev->config_vector, s->config_vector);
-
+    vdev->transport->saved->reset(s, vdev->transport_opaque);
     vdev->guest_features = virtio_saved_features(s);
     if (klass->set_features) {
         klass->set_features(vdev, vdev->guest_features);
@@ -325,12 +310,7 @@ void virtio_saved_apply(const VirtioSaved *s, VirtIODevice *vdev)
     vdev->disabled = s->disabled;
     vdev->needs_reset_told = s->status & VIRTIO_CONFIG_S_NEEDS_RESET;
     __atomic_store_n(&vdev->broken, s->broken || vdev->needs_reset_told, __ATOMIC_SEQ_CST);
-    if (s->has_modern) {
-        proxy->dfselect = s->dfselect;
-        proxy->gfselect = s->gfselect;
-        memcpy(proxy->guest_features_sel, s->modern_features, sizeof(s->modern_features));
-        memcpy(proxy->guest_features_sel + 2, s->modern_features128, sizeof(s->modern_features128));
-    }
+    vdev->transport->saved->apply(s, vdev->transport_opaque);
     vdev->status = s->status;
     if (klass->status_changed) {
         klass->status_changed(vdev, s->status);

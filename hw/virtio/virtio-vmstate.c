@@ -16,6 +16,21 @@ static bool has_msix(const void *state)
     return ((const VirtioSaved *)state)->has_msix;
 }
 
+static bool is_pci(const void *state)
+{
+    return !((const VirtioSaved *)state)->mmio;
+}
+
+static bool is_mmio(const void *state)
+{
+    return ((const VirtioSaved *)state)->mmio;
+}
+
+static bool has_align(const void *state)
+{
+    return ((const VirtioQueueSaved *)state)->has_align;
+}
+
 static bool has_vector(const void *state)
 {
     return ((const VirtioQueueSaved *)state)->has_vector;
@@ -28,6 +43,7 @@ static const VMStateDescription vmstate_queue = {
     .fields =
         (const VMStateField[]){
             VMS_UINT32(VirtioQueueSaved, num, .max = VIRTQUEUE_MAX_SIZE),
+            VMS_UINT32(VirtioQueueSaved, align, .exists = has_align),
             VMS_UINT64(VirtioQueueSaved, desc),
             VMS_UINT16(VirtioQueueSaved, last_avail_idx),
             VMS_UINT16(VirtioQueueSaved, vector, .exists = has_vector),
@@ -44,13 +60,17 @@ const VMStateDescription vmstate_virtio_head = {
             {.name = "pci",
              .vmsd = &vmstate_pci_device,
              .offset = offsetof(VirtioSaved, pci),
-             .size = sizeof(PciSaved)},
+             .size = sizeof(PciSaved),
+             .exists = is_pci},
             {.name = "msix",
              .vmsd = &vmstate_msix,
              .offset = offsetof(VirtioSaved, msix),
              .size = sizeof(MsixSaved),
              .exists = has_msix},
             VMS_UINT16(VirtioSaved, config_vector, .exists = has_msix),
+            VMS_UINT32(VirtioSaved, dfselect, .exists = is_mmio),
+            VMS_UINT32(VirtioSaved, gfselect, .exists = is_mmio),
+            VMS_UINT32(VirtioSaved, page_shift, .exists = is_mmio, .max = 31),
             VMS_UINT8(VirtioSaved, status),
             VMS_UINT8(VirtioSaved, isr),
             VMS_UINT16(VirtioSaved, queue_sel, .max = VIRTIO_QUEUE_MAX - 1),
@@ -217,8 +237,40 @@ static const VMStateDescription vmstate_virtio_pci = {
     .subsections = (const VMStateDescription *const[]){&sub_modern, NULL},
 };
 
-SUBSECTION(sub_extra_state, "virtio/extra_state", NULL, NULL,
-           VMS_PART("extra_state", vmstate_virtio_pci));
+static const VMStateDescription vmstate_queue_modern_mmio = {
+    .name = "virtio_mmio/queue_state",
+    .version = 1,
+    .minimum_version = 1,
+    .fields =
+        (const VMStateField[]){
+            VMS_UINT16(VirtioQueueSaved, modern_num),
+            VMS_BOOL(VirtioQueueSaved, modern_enabled),
+            VMS_ARRAY(VirtioQueueSaved, modern_desc, uint32),
+            VMS_ARRAY(VirtioQueueSaved, modern_avail, uint32),
+            VMS_ARRAY(VirtioQueueSaved, modern_used, uint32),
+            VMS_END,
+        },
+};
+
+SUBSECTION(sub_modern_mmio, "virtio_mmio/state", modern_needed, modern_loaded,
+           VMS_ARRAY(VirtioSaved, modern_features, uint32),
+           VMS_STRUCT_ARRAY(VirtioSaved, queues, vmstate_queue_modern_mmio));
+
+static const VMStateDescription vmstate_virtio_mmio = {
+    .name = "virtio_mmio",
+    .version = 1,
+    .minimum_version = 1,
+    .subsections = (const VMStateDescription *const[]){&sub_modern_mmio, NULL},
+};
+
+static bool extra_state_needed(const void *state)
+{
+    return is_pci(state) || modern_needed(state);
+}
+
+SUBSECTION(sub_extra_state, "virtio/extra_state", extra_state_needed, NULL,
+           VMS_PART("extra_state", vmstate_virtio_pci, .exists = is_pci),
+           VMS_PART("extra_state", vmstate_virtio_mmio, .exists = is_mmio));
 
 const VMStateDescription vmstate_virtio = {
     .name = "virtio",

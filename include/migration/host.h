@@ -1,6 +1,6 @@
 /*
  * What migration asks of the machine around it: its name, its RAM, its devices, a dirty log.  The
- * machine's side (hw/core/machine-migration.c) fills the table; migration knows nothing else of it.
+ * machine's side (hw/i386/x86-migration.c) fills the table; migration knows nothing else of it.
  */
 #ifndef MIGRATION_HOST_H
 #define MIGRATION_HOST_H

@@ -43,6 +43,7 @@ struct MachineClass {
     /* Whether @qom_path is the interrupt controller, whose inputs irq_intercept tells of. */
     bool (*irq_intercept_in)(MachineState *machine, const char *qom_path);
     unsigned irq_inputs; /* it has so many; at most 32 */
+    const void *vmsd; /* migration table of what no device holds, or NULL; opaque here */
 };
 
 QOM_DECLARE_TYPE(MachineState, MachineClass, machine, MACHINE)

@@ -134,8 +134,9 @@ void x86_machine_register_versions(GType parent, const X86MachineVersion *versio
 /* pc-vmstate.c */
 extern const struct VMStateDescription vmstate_i440fx, vmstate_piix3, vmstate_pc_host;
 extern const struct VMStateDescription vmstate_mch, vmstate_ich9, vmstate_q35_host;
-/* Makes the machine known to migration. */
-void pc_register_migration(void);
+
+/* Makes the machine known to migration (x86-migration.c). */
+void x86_register_migration(void);
 
 /* Register the host bridges' types (pci-host.c, q35-host.c) and the q35 machines. */
 void pc_host_register_types(void);

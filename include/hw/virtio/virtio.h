@@ -72,6 +72,7 @@ typedef struct VirtioTransportOps {
     /* The ioeventfd of queue @index, for who handles it in our place; NULL: there is none.  May be
      * NULL. */
     EventNotifier *(*notifier)(void *opaque, unsigned index);
+    const struct VirtioSavedOps *saved; /* its part of a migration section (virtio-vmstate.h) */
 } VirtioTransportOps;
 
 struct VirtIODevice {
