@@ -67,13 +67,15 @@ class Channel:
 
 class Emulator:
     def __init__(self, command, *args, device="", netdev=True, incoming=None, accel="tcg",
-                 pass_fds=(), tap_queues=0):
-        """@command: list; @incoming: as -incoming takes it; @accel: qtest is ours only."""
+                 pass_fds=(), tap_queues=0, machine="pc-i440fx-7.2", nic=None):
+        """@command: list; @incoming: as -incoming takes it; @accel: qtest is ours only; @nic: the
+        NIC's type and place, where it is not virtio-net-pci in slot 4."""
         self.folder = tempfile.TemporaryDirectory(prefix="swnic-mig-")
-        self.events, self.ended = [], None
+        self.events, self.irqs, self.ended = [], [], None
         qtest, qmp = self.path("qtest"), self.path("qmp")
         self.qtest, self.qmp = Channel(qtest), Channel(qmp)
         net, self.accel = [], accel
+        nic = nic or f"virtio-net-pci,addr={SLOT:#x},romfile=,ioeventfd=off"
         bios = []
         if "qemu-system" in "".join(command):
             bios = ["-bios", self.path("bios")]
@@ -94,10 +96,9 @@ class Emulator:
         self.process = subprocess.Popen(
             [*command, "-qtest", f"unix:{qtest}", "-qtest-log", "none", "-display", "none",
              "-nodefaults", "-accel", accel, *bios, "-chardev", f"socket,path={qmp},id=q0",
-             "-mon", "chardev=q0,mode=control", "-machine", "pc-i440fx-7.2", "-m", "64",
-             *net, "-device", f"virtio-net-pci,id=nic0,addr={SLOT:#x},mac=52:54:00:12:34:56,"
-             f"romfile=,ioeventfd=off,{device}".rstrip(","),
-             *args, *(["-incoming", incoming] if incoming else [])],
+             "-mon", "chardev=q0,mode=control", "-machine", machine, "-m", "64", *net,
+             *args, "-device", f"{nic},id=nic0,mac=52:54:00:12:34:56,{device}".rstrip(","),
+             *(["-incoming", incoming] if incoming else [])],
             stderr=subprocess.PIPE, text=True, pass_fds=pass_fds)
         try:
             self.qtest.accept(self.process)
@@ -189,6 +190,7 @@ class Emulator:
         while True:
             words = self.qtest.line().split(" ")
             if words[0] == "IRQ":
+                self.irqs.append(" ".join(words[1:]))
                 continue
             assert words[0] == "OK", (text, words)
             return words[1] if len(words) > 1 else None
