@@ -130,13 +130,15 @@ static void main_unplug(void *opaque)
 typedef struct Unplugging {
     Outgoing *m;
     bool going_on;
+    GError *error;
 } Unplugging;
 
 static void main_unplugging(void *opaque)
 {
     Unplugging *u = opaque;
 
-    u->going_on = !u->m->cancelled && migration_host->unplugging && migration_host->unplugging();
+    u->going_on = !u->m->cancelled && migration_host->unplugging &&
+                  migration_host->unplugging(&u->error);
     if (u->going_on) {
         set_status(u->m, MIGRATION_STATUS_WAIT_UNPLUG);
     }
@@ -392,6 +394,10 @@ static gboolean wait_for_unplug(Outgoing *m, GError **errp)
         GPollFD cancel = {.fd = m->cancel.fd, .events = G_IO_IN};
 
         migration_in_main(main_unplugging, &u);
+        if (u.error) {
+            g_propagate_error(errp, u.error);
+            return FALSE;
+        }
         if (!u.going_on) {
             return TRUE;
         }

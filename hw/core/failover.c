@@ -69,14 +69,34 @@ void failover_unplug_primaries(void)
     }
 }
 
-bool failover_is_unplugging(void)
+bool failover_is_unplugging(GError **errp)
 {
     bool any = false;
 
     for (unsigned i = 0; standby_at(i); i++) {
-        any |= standby_at(i)->ops->unplugging(standby_at(i)->opaque);
+        GError *err = NULL;
+
+        any |= standby_at(i)->ops->unplugging(standby_at(i)->opaque, &err);
+        if (err) {
+            g_propagate_error(errp, err);
+            return false;
+        }
     }
     return any;
+}
+
+void failover_device_removed(const char *id)
+{
+    for (unsigned i = 0; id && standby_at(i); i++) {
+        standby_at(i)->ops->removed(standby_at(i)->opaque, id);
+    }
+}
+
+void failover_device_refused(const char *id)
+{
+    for (unsigned i = 0; id && standby_at(i); i++) {
+        standby_at(i)->ops->refused(standby_at(i)->opaque, id);
+    }
 }
 
 void failover_replug_primaries(void)

@@ -129,6 +129,11 @@ void device_lock_changes(bool locked)
     changes_locked = locked;
 }
 
+bool device_changes_are_locked(void)
+{
+    return changes_locked;
+}
+
 static bool only_migratable;
 
 void device_set_only_migratable(void)
@@ -322,5 +327,6 @@ void device_remove(DeviceState *dev)
         const Removed *removed = &g_array_index(list, Removed, i);
         device_deleted_hook(removed->id, removed->path);
     }
+    failover_device_removed(dev->id);
     g_object_unref(dev);
 }

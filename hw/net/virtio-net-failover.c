@@ -6,6 +6,12 @@
  * until then a guest that does not know of pairs would see two NICs of one address.  A migration
  * takes it out (as device_del does, with the guest's consent), since it may be tied to this host; a
  * migration that fails brings it back.
+ *
+ *   hidden ──STANDBY accepted──> plugged ──migration begins──> leaving ──the guest lets go──> hidden
+ *                                   ^                             |
+ *                                   └── made anew <── gone <── migration failed meanwhile
+ *
+ * On the destination STANDBY is accepted when the saved state is loaded.
  */
 #include "hw/core/failover.h"
 #include "hw/net/virtio-net-internal.h"
@@ -45,7 +51,8 @@ static void plug(void *opaque)
     VirtIONet *n = opaque;
     g_autoptr(GError) err = NULL;
 
-    if (n->primary_hidden || !n->primary_options || primary(n)) {
+    /* During a migration nothing comes; its end asks again. */
+    if (n->primary_hidden || !n->primary_options || primary(n) || device_changes_are_locked()) {
         return;
     }
     if (!device_add(n->primary_options, &err) && err) {
@@ -63,20 +70,52 @@ static void standby_unplug(void *opaque)
     if (!dev) {
         return;
     }
-    if (!device_unplug(dev, &err)) {
+    /* A second press of the button would take the first one back. */
+    n->primary_hidden = n->primary_leaving = true;
+    if (!dev->pending_deleted_event && !device_unplug(dev, &err)) {
+        n->primary_hidden = n->primary_leaving = false;
         warn_report("%s: couldn't unplug primary device: %s", n->nc->name, err->message);
         return;
     }
-    n->primary_hidden = true;
     qapi_event_send_unplug_primary(json_member_string(n->primary_options, "id"));
 }
 
-static bool standby_unplugging(void *opaque)
+static bool standby_unplugging(void *opaque, GError **errp)
 {
     VirtIONet *n = opaque;
     DeviceState *dev = primary(n);
 
-    return dev && dev->pending_deleted_event;
+    if (dev && !dev->pending_deleted_event) {
+        error_set(errp, "the primary device '%s' of '%s' was not given up by the guest", dev->id,
+                  n->nc->name);
+        return false;
+    }
+    return dev;
+}
+
+static bool is_primary(const VirtIONet *n, const char *id)
+{
+    return n->primary_options && !g_strcmp0(json_member_string(n->primary_options, "id"), id);
+}
+
+/* What leaves late, after the migration that it was to leave for has failed, comes back. */
+static void standby_removed(void *opaque, const char *id)
+{
+    VirtIONet *n = opaque;
+
+    if (n->primary_leaving && is_primary(n, id)) {
+        n->primary_leaving = false;
+        bh_schedule(n->failover_bh);
+    }
+}
+
+static void standby_refused(void *opaque, const char *id)
+{
+    VirtIONet *n = opaque;
+
+    if (is_primary(n, id)) {
+        n->primary_leaving = false;
+    }
 }
 
 static void standby_replug(void *opaque)
@@ -93,6 +132,8 @@ static const FailoverOps standby_ops = {
     .hide = standby_hide,
     .unplug = standby_unplug,
     .unplugging = standby_unplugging,
+    .removed = standby_removed,
+    .refused = standby_refused,
     .replug = standby_replug,
 };
 

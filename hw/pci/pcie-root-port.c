@@ -14,6 +14,7 @@
  */
 #include <string.h>
 
+#include "hw/core/failover.h"
 #include "hw/pci/pci-vmstate.h"
 #include "hw/pci/pcie.h"
 #include "util/event-loop.h"
@@ -182,6 +183,7 @@ static void removal_refused(PCIBus *bus)
             continue;
         }
         dev->pending_deleted_event = false;
+        failover_device_refused(dev->id);
         if (pcie_unplug_refused_hook) {
             g_autofree char *path = object_canonical_path((Object *)dev);
             pcie_unplug_refused_hook(dev->id, path);

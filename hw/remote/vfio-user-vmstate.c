@@ -154,7 +154,7 @@ static void host_set_dirty_log(uint8_t *log, uint64_t pages) {}
 
 static void host_unplug(void) {}
 
-static bool host_unplugging(void)
+static bool host_unplugging(GError **errp)
 {
     return false;
 }

@@ -41,9 +41,9 @@ typedef struct MigrationHost {
      * MIGRATION_PAGE_SHIFT, below @pages) with a 1 in @log, after the write.  NULL: no more. */
     void (*set_dirty_log)(uint8_t *log, uint64_t pages);
     /* Optional, all or none: devices that cannot be migrated are asked to leave; whether one has not
-     * left yet; and, if the migration fails, they come back. */
+     * left yet (error: it will not); and, if the migration fails, they come back. */
     void (*unplug)(void);
-    bool (*unplugging)(void);
+    bool (*unplugging)(GError **errp);
     void (*replug)(void);
     /* Devices may not come or go: a migration is going on. */
     void (*lock_devices)(bool locked);

@@ -22,6 +22,7 @@ RX, TX, CTRL = 0, 1, 2
 F_MAC, F_GUEST_ANNOUNCE, F_STATUS = 5, 21, 16
 F_MRG_RXBUF, F_CTRL_VQ, F_CTRL_RX, F_CTRL_VLAN, F_CTRL_RX_EXTRA = 15, 17, 18, 19, 20
 F_MQ, F_RSS, F_HASH_REPORT = 22, 60, 57
+F_STANDBY = 62
 F_CTRL_MAC_ADDR, F_INDIRECT, F_EVENT_IDX, F_VERSION_1, F_PACKED = 23, 28, 29, 32, 34
 
 
@@ -67,9 +68,9 @@ class Channel:
 
 class Emulator:
     def __init__(self, command, *args, device="", netdev=True, incoming=None, accel="tcg",
-                 pass_fds=(), tap_queues=0, machine="pc-i440fx-7.2", nic=None):
+                 pass_fds=(), tap_queues=0, machine="pc-i440fx-7.2", nic=None, more=()):
         """@command: list; @incoming: as -incoming takes it; @accel: qtest is ours only; @nic: the
-        NIC's type and place, where it is not virtio-net-pci in slot 4."""
+        NIC's type and place, where it is not virtio-net-pci in slot 4; @more: arguments after it."""
         self.folder = tempfile.TemporaryDirectory(prefix="swnic-mig-")
         self.events, self.irqs, self.ended = [], [], None
         qtest, qmp = self.path("qtest"), self.path("qmp")
@@ -98,7 +99,7 @@ class Emulator:
              "-nodefaults", "-accel", accel, *bios, "-chardev", f"socket,path={qmp},id=q0",
              "-mon", "chardev=q0,mode=control", "-machine", machine, "-m", "64", *net,
              *args, "-device", f"{nic},id=nic0,mac=52:54:00:12:34:56,{device}".rstrip(","),
-             *(["-incoming", incoming] if incoming else [])],
+             *more, *(["-incoming", incoming] if incoming else [])],
             stderr=subprocess.PIPE, text=True, pass_fds=pass_fds)
         try:
             self.qtest.accept(self.process)

@@ -123,6 +123,7 @@ bool device_machine_is_ready(void);
 void device_set_only_migratable(void);
 /* While a migration goes on device_add() and device_del() are refused. */
 void device_lock_changes(bool locked);
+bool device_changes_are_locked(void);
 
 /* "info qtree"; lines end CR LF. */
 void device_print_qtree(GString *out);

@@ -112,6 +112,7 @@ struct VirtIONet {
 
     json_object *primary_options; /* failover: of the primary, once somebody wanted it; or NULL */
     bool primary_hidden;          /* it is not to be made yet, or not any more */
+    bool primary_leaving;         /* a migration asked it to go, and it is still there */
     BottomHalf *failover_bh;
 
     VirtIONetPath path;
