@@ -197,8 +197,10 @@ gboolean user_config_init(UserConfig *config, const NetdevUserOptions *o, GError
     SlirpConfig *c = &config->slirp;
     memset(config, 0, sizeof(*config));
     if (o->smb || o->smbserver) {
-        return error_set(errp, "smb= is not supported: there is no SMB server; share files with "
-                               "tftp=, or with a server of your own through guestfwd=");
+        return error_set(errp,
+                         "%s= is not supported: there is no SMB server; share files with tftp=, or "
+                         "with a server of your own through guestfwd=",
+                         o->smb ? "smb" : "smbserver");
     }
     c->version = 4;
     if (!config_protocols(c, o, errp) || !config_ipv4(c, o, errp) || !config_ipv6(c, o, errp) ||

@@ -258,20 +258,11 @@ gboolean options_wait_for_clients(GError **errp)
     return !err;
 }
 
-/* stream and dgram take no "key" for "key=on". */
-static bool netdev_is_strict(const char *text)
-{
-    size_t len = strcspn(text, ",");
-
-    return (len == 6 && !strncmp(text, "stream", 6)) || (len == 5 && !strncmp(text, "dgram", 5)) ||
-           g_str_has_prefix(text, "type=stream,") || g_str_has_prefix(text, "type=dgram,");
-}
-
 static gboolean opt_netdev(const char *value, GError **errp)
 {
     KeyvalOptions opts = {
         .implied_key = "type",
-        .allow_flags = !netdev_is_strict(value),
+        .allow_flags = !net_options_are_strict(value),
         .list_keys = net_list_keys,
     };
     bool help;

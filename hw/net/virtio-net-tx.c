@@ -552,6 +552,7 @@ void virtio_net_tx_reset(VirtIONetQueue *q)
     virtio_net_coal_reset(&q->tx_coal);
     bh_cancel(q->tx_bh);
     virtio_net_tx_soft_forget(q);
+    net_forget_unsent(q->nc);
     q->tx_hand.count = 0;
     q->tx_looks.upto = q->tx_looks.done;
     q->tx_looks.count = 0;

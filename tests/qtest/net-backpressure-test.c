@@ -168,6 +168,43 @@ static void test_reset_while_stalled(void)
     rig_free(rig);
 }
 
+/* Frames of the driver before, which a filter had seen and the peer not taken, are nobody's any
+ * more: the filter sees the first frames of the next driver. */
+static void test_reset_with_filter(void)
+{
+    g_autofree char *path =
+        g_strdup_printf("%s/swnic-backpressure-%d.pcap", g_get_tmp_dir(), getpid());
+    g_autofree char *filter =
+        g_strdup_printf("filter-dump,id=d0,netdev=n0,queue=rx,file=%s", path);
+    const char *args[] = {"-object", filter, NULL};
+    Rig *rig = rig_new(&(RigConfig){.sndbuf = SNDBUF, .args = args});
+    const unsigned count = 3, record = 16 + FRAME; /* a pcap record's header in front */
+    uint8_t frame[FRAME], got[STRIDE];
+    g_autofree char *before = NULL, *after = NULL;
+    gsize size_before, size_after;
+
+    rig->config.args = NULL;
+    stall(rig, 0);
+    rig_restart(rig);
+    while (rig_peer_recv(rig, got, sizeof(got), RIG_QUIET_MS) > 0) {
+    }
+    g_assert_true(g_file_get_contents(path, &before, &size_before, NULL));
+    for (unsigned i = 0; i < count; i++) {
+        frame_fill(frame, FRAME, 1000 + i);
+        rig_send_frame(rig, (uint16_t)i, frame, FRAME);
+        rig_peer_expect(rig, frame, FRAME);
+    }
+    rig_settle(rig);
+    g_assert_true(g_file_get_contents(path, &after, &size_after, NULL));
+    g_assert_cmpuint(size_after, ==, size_before + count * record);
+    for (unsigned i = 0; i < count; i++) {
+        frame_fill(frame, FRAME, 1000 + i);
+        g_assert_cmpmem(after + size_before + i * record + 16, FRAME, frame, FRAME);
+    }
+    unlink(path);
+    rig_free(rig);
+}
+
 static void test_stop_while_stalled(void)
 {
     Rig *rig = rig_new(&(RigConfig){.sndbuf = SNDBUF});
@@ -245,6 +282,7 @@ int main(int argc, char **argv)
     g_test_add_func("/backpressure/resumes-in-pieces", test_resume_in_pieces);
     g_test_add_func("/backpressure/stalled-is-idle", test_stalled_is_idle);
     g_test_add_func("/backpressure/reset-while-stalled", test_reset_while_stalled);
+    g_test_add_func("/backpressure/reset-with-filter", test_reset_with_filter);
     g_test_add_func("/backpressure/stop-while-stalled", test_stop_while_stalled);
     g_test_add_func("/backpressure/netdev-del-while-stalled", test_netdev_del_while_stalled);
     g_test_add_func("/backpressure/peer-closes-while-stalled", test_peer_closes_while_stalled);

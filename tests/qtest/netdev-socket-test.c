@@ -292,7 +292,11 @@ static void test_refused(void)
     refused("af-xdp,id=s", "netdev type 'af-xdp' is not supported: ");
     refused("vhost-vdpa,id=s", "netdev type 'vhost-vdpa' is not supported: ");
     refused("passt,id=s", "netdev type 'passt' is not supported: start passt and use stream");
-    refused("user,id=s,smb=/tmp", "smb= is not supported");
+    refused("user,id=s,smb=/tmp", "smb= is not supported: there is no SMB server; share files with "
+                                  "tftp=, or with a server of your own through guestfwd=");
+    refused("user,id=s,smbserver=1.2.3.4", "smbserver= is not supported: there is no SMB server");
+    refused("user,id=s,nonsense=1", "Parameter 'nonsense' is unexpected");
+    refused("type=stream,id=s,server", "Expected '=' after parameter 'server'");
     refused("user,id=s,noipv6,ipv4=off", "ipv4=off and ipv6=off leave nothing");
 }
 
