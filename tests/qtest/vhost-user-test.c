@@ -332,6 +332,50 @@ static void test_guest_offloads(void)
     vu_rig_close(&vu);
 }
 
+static bool has_new_rarp(const VuState *state, uint64_t arg)
+{
+    static const uint8_t mac[6] = {0x02, 0, 0, 0, 0, 0x07};
+
+    return memcmp(state->rarp_mac, mac, sizeof(mac)) == 0;
+}
+
+/* What the guest says of addresses and VLANs is kept here and shown; the back end filters as it
+ * likes, and announcements carry the new address. */
+static void test_guest_filter(void)
+{
+    VuConfig config = {.protocol_features = VU_P(RARP)};
+    VuRig vu = {0};
+    const uint8_t mac[6] = {0x02, 0, 0, 0, 0, 0x07};
+    const uint16_t vlan = 5;
+    DriverQueue *ctrl;
+    json_object *list, *info, *vlans;
+
+    vu_rig_open(&vu, &config, "", NULL);
+    vu.rig->config.features |= 1ull << VIRTIO_NET_F_CTRL_VQ | 1ull << VIRTIO_NET_F_CTRL_VLAN |
+                               1ull << VIRTIO_NET_F_CTRL_MAC_ADDR;
+    rig_start(vu.rig);
+    g_assert_true(vu_wait(vu.backend, vu_is_started, VU_RX_TX));
+    ctrl = vu.rig->queues[RIG_CTRL];
+    g_assert_cmpuint(
+        control(vu.rig, ctrl, VIRTIO_NET_CTRL_MAC, VIRTIO_NET_CTRL_MAC_ADDR_SET, mac, sizeof(mac)),
+        ==, VIRTIO_NET_OK);
+    g_assert_cmpuint(
+        control(vu.rig, ctrl, VIRTIO_NET_CTRL_VLAN, VIRTIO_NET_CTRL_VLAN_ADD, &vlan, sizeof(vlan)),
+        ==, VIRTIO_NET_OK);
+    list = launch_qmp(vu.rig->emulator, "query-rx-filter", NULL);
+    info = json_object_array_get_idx(list, 0);
+    g_assert_cmpstr(launch_string(info, "main-mac"), ==, "02:00:00:00:00:07");
+    vlans = launch_member(info, "vlan-table");
+    g_assert_cmpuint(json_object_array_length(vlans), ==, 1);
+    g_assert_cmpint(json_object_get_int(json_object_array_get_idx(vlans, 0)), ==, vlan);
+    json_object_put(list);
+    vu_rig_expect_working(&vu);
+    launch_do(vu.rig->emulator, "announce-self",
+              "{'initial': 50, 'max': 550, 'rounds': 1, 'step': 50}");
+    g_assert_true(vu_wait(vu.backend, has_new_rarp, 0));
+    vu_rig_close(&vu);
+}
+
 static void test_iothread(void)
 {
     VuRig vu = {0};
@@ -502,6 +546,7 @@ int main(int argc, char **argv)
     g_test_add_func("/vhost-user/mtu", test_mtu);
     g_test_add_func("/vhost-user/mtu-needs-the-back-end", test_mtu_needs_the_back_end);
     g_test_add_func("/vhost-user/guest-offloads", test_guest_offloads);
+    g_test_add_func("/vhost-user/guest-filter", test_guest_filter);
     g_test_add_func("/vhost-user/iothread", test_iothread);
     g_test_add_func("/vhost-user/broken-ring", test_broken_ring);
     g_test_add_func("/vhost-user/multiqueue", test_multiqueue);
