@@ -82,8 +82,12 @@ static gboolean receive_answer(VhostUser *u, uint32_t request, VhostUserPayload 
         return protocol_error(u, request, "the answer has the wrong size", errp);
     }
     ok = !header.size || chardev_receive_sync(u->chr, payload, header.size, TIMEOUT_MS, errp);
-    close_passed_fds(u, fd);
-    return ok || lost(u);
+    close_passed_fds(u, ok ? fd : NULL);
+    if (!ok) {
+        g_prefix_error(errp, "netdev '%s': vhost-user request %u: ", u->parent.name, request);
+        return lost(u);
+    }
+    return TRUE;
 }
 
 static gboolean is_connected(VhostUser *u, GError **errp)

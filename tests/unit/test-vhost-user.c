@@ -1,0 +1,916 @@
+/*
+ * The vhost-user front end alone: what it puts on the wire, byte by byte, and answers that nobody
+ * should give.  The back end is a thread that writes down every message and answers by a table.
+ */
+#include <linux/virtio_net.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "chardev/chardev.h"
+#include "util/json.h"
+#include "vhost/vhost-user-internal.h"
+
+#define P(name)       (1ull << VHOST_USER_PROTOCOL_F_##name)
+#define F_PROTOCOL    (1ull << VHOST_USER_F_PROTOCOL_FEATURES)
+#define FEATURES      (1ull << 32 | 1ull << VIRTIO_NET_F_STATUS | F_PROTOCOL)
+#define MESSAGES_MAX  64
+#define TIMEOUT_MS    10000
+#define VERSION       VHOST_USER_VERSION
+#define VERSION_REPLY (VHOST_USER_VERSION | VHOST_USER_FLAG_REPLY)
+#define VERSION_ACK   (VHOST_USER_VERSION | VHOST_USER_FLAG_NEED_REPLY)
+
+typedef struct Message {
+    VhostUserHeader header;
+    uint8_t payload[sizeof(VhostUserPayload)];
+    unsigned fds;
+} Message;
+
+/* In place of an answer: these bytes, and then the end of the connection. */
+typedef struct BadAnswer {
+    uint32_t request;
+    uint8_t bytes[64];
+    size_t size;
+    unsigned fds; /* descriptors that nobody wants, along with them */
+    bool stays;   /* no end behind it */
+} BadAnswer;
+
+typedef struct Peer {
+    uint64_t features, protocol_features, queues, slots;
+    uint64_t ack; /* what requests are confirmed with */
+    const BadAnswer *bad;
+    uint16_t link;        /* of the configuration */
+    uint32_t config_size; /* 0: as asked */
+    int inflight_fd;      /* -1: answers without one */
+    uint64_t inflight_size;
+    /* the thread's, read after peer_join() */
+    Message messages[MESSAGES_MAX];
+    unsigned count;
+    /* both */
+    pthread_mutex_t lock;
+    int request_fd; /* where requests of its own go */
+    /* main thread */
+    pthread_t thread;
+    int listener;
+    char *path;
+    Chardev *chr;
+    VhostBackend *backend;
+    unsigned link_changes;
+    bool link_up;
+} Peer;
+
+/* --- the back end's thread --- */
+
+static void send_bytes(int fd, const void *data, size_t size, const int *fds, unsigned count)
+{
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(8 * sizeof(int))];
+    } control = {0};
+    struct iovec iov = {(void *)data, size};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+
+    if (count) {
+        msg.msg_control = &control;
+        msg.msg_controllen = CMSG_SPACE(count * sizeof(int));
+        control.header.cmsg_level = SOL_SOCKET;
+        control.header.cmsg_type = SCM_RIGHTS;
+        control.header.cmsg_len = CMSG_LEN(count * sizeof(int));
+        memcpy(CMSG_DATA(&control.header), fds, count * sizeof(int));
+    }
+    sendmsg(fd, &msg, MSG_NOSIGNAL);
+}
+
+static void answer(int fd, uint32_t request, const void *payload, uint32_t size, int passed)
+{
+    struct {
+        VhostUserHeader header;
+        uint8_t payload[sizeof(VhostUserPayload)];
+    } message = {.header = {request, VERSION_REPLY, size}};
+
+    memcpy(message.payload, payload, size);
+    send_bytes(fd, &message, sizeof(message.header) + size, &passed, passed >= 0);
+}
+
+/* Returns false at the end; what came along is closed, or kept as @request_fd. */
+static bool receive(Peer *p, int fd, Message *m)
+{
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(8 * sizeof(int))];
+    } control;
+    struct iovec iov = {&m->header, sizeof(m->header)};
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = &control,
+                         .msg_controllen = sizeof(control)};
+    int fds[8];
+
+    if (recvmsg(fd, &msg, MSG_WAITALL) != sizeof(m->header)) {
+        return false;
+    }
+    if (CMSG_FIRSTHDR(&msg)) {
+        m->fds = (unsigned)((CMSG_FIRSTHDR(&msg)->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        memcpy(fds, CMSG_DATA(CMSG_FIRSTHDR(&msg)), m->fds * sizeof(int));
+    }
+    for (unsigned i = 0; i < m->fds; i++) {
+        if (m->header.request == VHOST_USER_SET_BACKEND_REQ_FD) {
+            pthread_mutex_lock(&p->lock);
+            p->request_fd = fds[i];
+            pthread_mutex_unlock(&p->lock);
+        } else {
+            close(fds[i]);
+        }
+    }
+    g_assert_cmpuint(m->header.size, <=, sizeof(m->payload));
+    return !m->header.size ||
+           recv(fd, m->payload, m->header.size, MSG_WAITALL) == (ssize_t)m->header.size;
+}
+
+static void answer_config(Peer *p, int fd, const Message *m)
+{
+    VhostUserConfig config = {0};
+
+    memcpy(&config, m->payload, VHOST_USER_CONFIG_HEAD);
+    config.data[offsetof(struct virtio_net_config, status)] = (uint8_t)p->link;
+    if (p->config_size) {
+        config.size = p->config_size;
+    }
+    answer(fd, m->header.request, &config, VHOST_USER_CONFIG_HEAD + MIN(config.size, 256), -1);
+}
+
+static void answer_inflight(Peer *p, int fd, const Message *m)
+{
+    VhostUserInflight inflight;
+
+    memcpy(&inflight, m->payload, sizeof(inflight));
+    inflight.mmap_size = p->inflight_size;
+    answer(fd, m->header.request, &inflight, sizeof(inflight), p->inflight_fd);
+}
+
+static void answer_message(Peer *p, int fd, const Message *m)
+{
+    const struct {
+        uint32_t request;
+        uint64_t value;
+    } numbers[] = {
+        {VHOST_USER_GET_FEATURES, p->features},
+        {VHOST_USER_GET_PROTOCOL_FEATURES, p->protocol_features},
+        {VHOST_USER_GET_QUEUE_NUM, p->queues},
+        {VHOST_USER_GET_MAX_MEM_SLOTS, p->slots},
+    };
+    VhostUserVringState state;
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(numbers); i++) {
+        if (m->header.request == numbers[i].request) {
+            answer(fd, m->header.request, &numbers[i].value, 8, -1);
+            return;
+        }
+    }
+    switch (m->header.request) {
+    case VHOST_USER_GET_VRING_BASE:
+        memcpy(&state, m->payload, sizeof(state));
+        state.num = 0x1234 + state.index;
+        answer(fd, m->header.request, &state, sizeof(state), -1);
+        break;
+    case VHOST_USER_GET_CONFIG:
+        answer_config(p, fd, m);
+        break;
+    case VHOST_USER_GET_INFLIGHT_FD:
+        answer_inflight(p, fd, m);
+        break;
+    case VHOST_USER_SET_LOG_BASE:
+        answer(fd, m->header.request, NULL, 0, -1);
+        break;
+    default:
+        if (m->header.flags & VHOST_USER_FLAG_NEED_REPLY) {
+            answer(fd, m->header.request, &p->ack, 8, -1);
+        }
+    }
+}
+
+static void *peer_thread(void *opaque)
+{
+    Peer *p = opaque;
+    int fd = accept(p->listener, NULL, NULL);
+    int extra[8];
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(extra); i++) {
+        extra[i] = p->listener;
+    }
+    while (p->count < MESSAGES_MAX && receive(p, fd, &p->messages[p->count])) {
+        const Message *m = &p->messages[p->count++];
+
+        if (!p->bad || p->bad->request != m->header.request) {
+            answer_message(p, fd, m);
+            continue;
+        }
+        if (p->bad->size) {
+            send_bytes(fd, p->bad->bytes, p->bad->size, extra, p->bad->fds);
+        }
+        if (!p->bad->stays) {
+            break;
+        }
+    }
+    close(fd);
+    return NULL;
+}
+
+/* --- the front end's side --- */
+
+static void link_changed(void *opaque, bool up)
+{
+    Peer *p = opaque;
+
+    p->link_changes++;
+    p->link_up = up;
+}
+
+static Peer *peer_new(uint64_t protocol_features)
+{
+    Peer *p = g_new0(Peer, 1);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    g_autofree char *folder = g_dir_make_tmp("swnic-vhost-XXXXXX", NULL);
+
+    p->features = FEATURES;
+    p->protocol_features = protocol_features;
+    p->queues = 2;
+    p->slots = 16;
+    p->link = VIRTIO_NET_S_LINK_UP;
+    p->inflight_fd = p->request_fd = -1;
+    pthread_mutex_init(&p->lock, NULL);
+    p->path = g_build_filename(folder, "s", NULL);
+    p->listener = socket(AF_UNIX, SOCK_STREAM, 0);
+    g_strlcpy(address.sun_path, p->path, sizeof(address.sun_path));
+    g_assert_cmpint(bind(p->listener, (struct sockaddr *)&address, sizeof(address)), ==, 0);
+    g_assert_cmpint(listen(p->listener, 1), ==, 0);
+    return p;
+}
+
+static VhostBackend *peer_start(Peer *p, GError **errp)
+{
+    const VhostUserEvents events = {link_changed, p};
+    json_object *options = json_object_new_object();
+
+    json_put_string(options, "backend", "socket");
+    json_put_string(options, "id", "c0");
+    json_put_string(options, "path", p->path);
+    g_assert_cmpint(pthread_create(&p->thread, NULL, peer_thread, p), ==, 0);
+    p->chr = chardev_new(options, NULL);
+    g_assert_nonnull(p->chr);
+    json_object_put(options);
+    p->backend = vhost_user_new("n0", p->chr, 1, TIMEOUT_MS, &events, errp);
+    return p->backend;
+}
+
+/* What @protocol_features say, up and running. */
+static Peer *peer_open(uint64_t protocol_features)
+{
+    Peer *p = peer_new(protocol_features);
+    GError *err = NULL;
+
+    peer_start(p, &err);
+    g_assert_no_error(err);
+    return p;
+}
+
+static void loop_until(bool (*done)(Peer *p), Peer *p)
+{
+    for (unsigned ms = 0; !done(p); ms++) {
+        g_assert_cmpuint(ms, <, TIMEOUT_MS);
+        while (event_loop_run_once(event_loop_main(), false)) {
+        }
+        g_usleep(1000);
+    }
+}
+
+/* The end of the connection; messages may be looked at then. */
+static void peer_join(Peer *p)
+{
+    if (p->backend) {
+        vhost_backend_free(p->backend);
+        p->backend = NULL;
+    }
+    chardev_cleanup_all();
+    pthread_join(p->thread, NULL);
+}
+
+static void peer_free(Peer *p)
+{
+    g_autofree char *folder = g_path_get_dirname(p->path);
+
+    if (p->backend) {
+        peer_join(p);
+    }
+    if (p->request_fd >= 0) {
+        close(p->request_fd);
+    }
+    close(p->listener);
+    unlink(p->path);
+    rmdir(folder);
+    pthread_mutex_destroy(&p->lock);
+    g_free(p->path);
+    g_free(p);
+}
+
+/* Message @at of what was sent. */
+static void expect(const Peer *p, unsigned at, uint32_t request, uint32_t flags,
+                   const void *payload, uint32_t size, unsigned fds)
+{
+    const Message *m = &p->messages[at];
+
+    g_assert_cmpuint(at, <, p->count);
+    g_assert_cmpuint(m->header.request, ==, request);
+    g_assert_cmphex(m->header.flags, ==, flags);
+    g_assert_cmpmem(m->payload, m->header.size, payload, size);
+    g_assert_cmpuint(m->fds, ==, fds);
+}
+
+static void expect_u64(const Peer *p, unsigned at, uint32_t request, uint32_t flags, uint64_t value)
+{
+    expect(p, at, request, flags, &value, sizeof(value), 0);
+}
+
+/* The first message after negotiation. */
+static unsigned first_after(const Peer *p, uint32_t request)
+{
+    unsigned i = 0;
+
+    while (i < p->count && p->messages[i].header.request != request) {
+        i++;
+    }
+    return i + 1;
+}
+
+/* --- what is sent --- */
+
+static void test_negotiation(void)
+{
+    /* Features of the protocol that nobody here knows are not taken. */
+    Peer *p = peer_open(P(MQ) | P(CONFIGURE_MEM_SLOTS) | 1ull << 7 | 1ull << 63);
+
+    g_assert_cmphex(p->backend->features, ==, FEATURES);
+    g_assert_cmpuint(p->backend->vrings, ==, 2);
+    g_assert_cmpuint(p->backend->max_regions, ==, 16);
+    g_assert_true(p->backend->connected);
+    g_assert_false(p->backend->has_config);
+    peer_join(p);
+    g_assert_cmpuint(p->count, ==, 6);
+    expect(p, 0, VHOST_USER_GET_FEATURES, VERSION, NULL, 0, 0);
+    expect(p, 1, VHOST_USER_GET_PROTOCOL_FEATURES, VERSION, NULL, 0, 0);
+    expect_u64(p, 2, VHOST_USER_SET_PROTOCOL_FEATURES, VERSION, P(MQ) | P(CONFIGURE_MEM_SLOTS));
+    expect(p, 3, VHOST_USER_GET_QUEUE_NUM, VERSION, NULL, 0, 0);
+    expect(p, 4, VHOST_USER_GET_MAX_MEM_SLOTS, VERSION, NULL, 0, 0);
+    expect(p, 5, VHOST_USER_SET_OWNER, VERSION, NULL, 0, 0);
+    peer_free(p);
+}
+
+static void test_negotiation_of_old(void)
+{
+    Peer *p = peer_new(0);
+    uint64_t features = 1ull << 32;
+
+    p->features = features;
+    g_assert_nonnull(peer_start(p, NULL));
+    g_assert_cmpuint(p->backend->max_regions, ==, VHOST_USER_MAX_REGIONS);
+    g_assert_true(p->backend->ops->set_features(p->backend, features, NULL));
+    /* No message enables a ring there. */
+    g_assert_true(p->backend->ops->vring_enable(p->backend, 0, true, NULL));
+    peer_join(p);
+    g_assert_cmpuint(p->count, ==, 3);
+    expect(p, 0, VHOST_USER_GET_FEATURES, VERSION, NULL, 0, 0);
+    expect(p, 1, VHOST_USER_SET_OWNER, VERSION, NULL, 0, 0);
+    expect_u64(p, 2, VHOST_USER_SET_FEATURES, VERSION, features);
+    peer_free(p);
+}
+
+static void test_rings(void)
+{
+    Peer *p = peer_open(0);
+    const VhostBackendOps *ops = p->backend->ops;
+    const VhostVring vring = {.num = 256,
+                              .base = 0x8007,
+                              .desc = 0x1111222233334444,
+                              .avail = 0x5555,
+                              .used = 0x6666,
+                              .used_guest = 0x7777,
+                              .log = true,
+                              .kick = p->listener,
+                              .call = p->listener,
+                              .err = p->listener};
+    const VhostUserVringAddr addr = {.index = 1,
+                                     .flags = 1,
+                                     .desc = 0x1111222233334444,
+                                     .used = 0x6666,
+                                     .avail = 0x5555,
+                                     .log = 0x7777};
+    uint32_t base = 0;
+    unsigned at;
+
+    g_assert_true(ops->set_features(p->backend, 1ull << 32, NULL));
+    g_assert_true(ops->vring_start(p->backend, 1, &vring, NULL));
+    g_assert_true(ops->vring_enable(p->backend, 1, true, NULL));
+    g_assert_true(ops->vring_stop(p->backend, 1, &base, NULL));
+    g_assert_cmphex(base, ==, 0x1235);
+    peer_join(p);
+    at = first_after(p, VHOST_USER_SET_OWNER);
+    expect_u64(p, at++, VHOST_USER_SET_FEATURES, VERSION, 1ull << 32 | F_PROTOCOL);
+    expect(p, at++, VHOST_USER_SET_VRING_NUM, VERSION, &(VhostUserVringState){1, 256}, 8, 0);
+    expect(p, at++, VHOST_USER_SET_VRING_BASE, VERSION, &(VhostUserVringState){1, 0x8007}, 8, 0);
+    expect(p, at++, VHOST_USER_SET_VRING_ADDR, VERSION, &addr, sizeof(addr), 0);
+    expect(p, at++, VHOST_USER_SET_VRING_KICK, VERSION, &(uint64_t){1}, 8, 1);
+    expect(p, at++, VHOST_USER_SET_VRING_CALL, VERSION, &(uint64_t){1}, 8, 1);
+    expect(p, at++, VHOST_USER_SET_VRING_ERR, VERSION, &(uint64_t){1}, 8, 1);
+    expect(p, at++, VHOST_USER_SET_VRING_ENABLE, VERSION, &(VhostUserVringState){1, 1}, 8, 0);
+    expect(p, at++, VHOST_USER_GET_VRING_BASE, VERSION, &(VhostUserVringState){1, 0}, 8, 0);
+    g_assert_cmpuint(at, ==, p->count);
+    peer_free(p);
+}
+
+static void regions_fill(const Peer *p, VhostRegion *regions, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        regions[i] = (VhostRegion){.addr = 0x100000 * i,
+                                   .size = 0x1000 + i,
+                                   .host = 0x7f0000000000 + i,
+                                   .fd = i == 1 ? -1 : p->listener, /* that one is private */
+                                   .offset = 0x2000 * i};
+    }
+}
+
+static VhostUserRegion on_wire(const VhostRegion *r)
+{
+    return (VhostUserRegion){r->addr, r->size, r->host, r->offset};
+}
+
+static void test_memory_table(void)
+{
+    Peer *p = peer_open(0);
+    VhostRegion regions[3];
+    VhostUserMemory memory = {.count = 2};
+    GError *err = NULL;
+
+    regions_fill(p, regions, 3);
+    memory.regions[0] = on_wire(&regions[0]);
+    memory.regions[1] = on_wire(&regions[2]);
+    g_assert_true(p->backend->ops->set_memory(p->backend, regions, 3, NULL));
+    g_assert_false(p->backend->ops->set_memory(p->backend, regions + 1, 1, &err));
+    g_assert_nonnull(strstr(err->message, "vhost-user needs guest memory that can be shared"));
+    g_clear_error(&err);
+    peer_join(p);
+    g_assert_cmpuint(p->count, ==, first_after(p, VHOST_USER_SET_OWNER) + 1);
+    expect(p, p->count - 1, VHOST_USER_SET_MEM_TABLE, VERSION, &memory, 8 + 2 * 32, 2);
+    peer_free(p);
+}
+
+static void test_too_many_regions(void)
+{
+    for (unsigned slots = 0; slots < 2; slots++) {
+        Peer *p = peer_new(slots ? P(CONFIGURE_MEM_SLOTS) : 0);
+        VhostRegion regions[VHOST_USER_MAX_REGIONS + 2];
+        GError *err = NULL;
+
+        p->slots = 3;
+        g_assert_nonnull(peer_start(p, NULL));
+        regions_fill(p, regions, G_N_ELEMENTS(regions));
+        g_assert_false(p->backend->ops->set_memory(p->backend, regions, 10, &err));
+        g_assert_cmpstr(err->message, ==,
+                        slots ? "netdev 'n0': guest memory has 9 pieces, the back end takes 3"
+                              : "netdev 'n0': guest memory has 9 pieces, the back end takes 8");
+        g_clear_error(&err);
+        peer_free(p);
+    }
+}
+
+/* Only what changed is told, what went first. */
+static void test_memory_slots(void)
+{
+    Peer *p = peer_open(P(CONFIGURE_MEM_SLOTS));
+    VhostRegion regions[4], moved;
+    VhostUserOneRegion one = {0};
+    unsigned at;
+
+    regions_fill(p, regions, 4);
+    regions[1].fd = p->listener;
+    g_assert_true(p->backend->ops->set_memory(p->backend, regions, 2, NULL));
+    g_assert_true(p->backend->ops->set_memory(p->backend, regions, 2, NULL));
+    moved = regions[1];
+    moved.addr = 0x900000;
+    regions[1] = regions[2];
+    g_assert_true(p->backend->ops->set_memory(
+        p->backend, (VhostRegion[]){regions[0], moved, regions[2]}, 3, NULL));
+    peer_join(p);
+    regions_fill(p, regions, 4);
+    at = first_after(p, VHOST_USER_SET_OWNER);
+    one.region = on_wire(&regions[0]);
+    expect(p, at++, VHOST_USER_ADD_MEM_REG, VERSION, &one, sizeof(one), 1);
+    one.region = on_wire(&regions[1]);
+    expect(p, at++, VHOST_USER_ADD_MEM_REG, VERSION, &one, sizeof(one), 1);
+    expect(p, at++, VHOST_USER_REM_MEM_REG, VERSION, &one, sizeof(one), 0);
+    one.region = on_wire(&moved);
+    expect(p, at++, VHOST_USER_ADD_MEM_REG, VERSION, &one, sizeof(one), 1);
+    one.region = on_wire(&regions[2]);
+    expect(p, at++, VHOST_USER_ADD_MEM_REG, VERSION, &one, sizeof(one), 1);
+    g_assert_cmpuint(at, ==, p->count);
+    peer_free(p);
+}
+
+static void test_settings(void)
+{
+    Peer *p = peer_open(P(NET_MTU) | P(RARP) | P(STATUS) | P(RESET_DEVICE));
+    const VhostBackendOps *ops = p->backend->ops;
+    const uint8_t mac[6] = {1, 2, 3, 4, 5, 6};
+    unsigned at;
+
+    g_assert_true(ops->set_mtu(p->backend, 9000, NULL));
+    g_assert_true(vhost_user_send_rarp(p->backend, mac));
+    g_assert_true(ops->run(p->backend, NULL));
+    ops->reset(p->backend);
+    peer_join(p);
+    at = first_after(p, VHOST_USER_SET_OWNER);
+    expect_u64(p, at++, VHOST_USER_NET_SET_MTU, VERSION, 9000);
+    expect_u64(p, at++, VHOST_USER_SEND_RARP, VERSION, 0x060504030201);
+    expect_u64(p, at++, VHOST_USER_SET_STATUS, VERSION, 15);
+    expect_u64(p, at++, VHOST_USER_SET_STATUS, VERSION, 0);
+    g_assert_cmpuint(at, ==, p->count);
+    peer_free(p);
+}
+
+/* What the back end does not know is not said. */
+static void test_settings_unknown(void)
+{
+    Peer *p = peer_open(0);
+    const VhostBackendOps *ops = p->backend->ops;
+    const uint8_t mac[6] = {0};
+    VhostLog log = {.fd = p->listener, .size = 4096};
+    GError *err = NULL;
+
+    g_assert_true(ops->set_mtu(p->backend, 9000, NULL));
+    g_assert_false(vhost_user_send_rarp(p->backend, mac));
+    g_assert_true(ops->run(p->backend, NULL));
+    g_assert_true(ops->prepare(p->backend, 256, NULL));
+    ops->reset(p->backend);
+    g_assert_false(ops->set_log(p->backend, &log, &err));
+    g_assert_cmpstr(err->message, ==,
+                    "netdev 'n0': the vhost-user back end cannot log what it writes");
+    g_clear_error(&err);
+    peer_join(p);
+    g_assert_cmpuint(p->count, ==, first_after(p, VHOST_USER_SET_OWNER));
+    peer_free(p);
+}
+
+static void test_log(void)
+{
+    Peer *p = peer_new(P(LOG_SHMFD));
+    const VhostLog log = {.fd = p->listener, .size = 0x12000};
+    const VhostUserLog wire = {.mmap_size = 0x12000};
+
+    p->features |= 1ull << 26; /* VHOST_F_LOG_ALL */
+    g_assert_nonnull(peer_start(p, NULL));
+    g_assert_true(p->backend->ops->set_log(p->backend, &log, NULL));
+    peer_join(p);
+    expect(p, p->count - 1, VHOST_USER_SET_LOG_BASE, VERSION, &wire, sizeof(wire), 1);
+    peer_free(p);
+}
+
+static void test_inflight(void)
+{
+    Peer *p = peer_new(P(INFLIGHT_SHMFD));
+    VhostUserInflight wire = {.num_queues = 2, .queue_size = 256};
+    unsigned at;
+
+    p->inflight_fd = memfd_create("inflight", MFD_CLOEXEC);
+    p->inflight_size = 0x3000;
+    g_assert_nonnull(peer_start(p, NULL));
+    g_assert_true(p->backend->ops->prepare(p->backend, 256, NULL));
+    g_assert_true(p->backend->ops->prepare(p->backend, 256, NULL)); /* once got, it is kept */
+    peer_join(p);
+    at = first_after(p, VHOST_USER_SET_OWNER);
+    expect(p, at++, VHOST_USER_GET_INFLIGHT_FD, VERSION, &wire, sizeof(wire), 0);
+    wire.mmap_size = 0x3000;
+    expect(p, at++, VHOST_USER_SET_INFLIGHT_FD, VERSION, &wire, sizeof(wire), 1);
+    expect(p, at++, VHOST_USER_SET_INFLIGHT_FD, VERSION, &wire, sizeof(wire), 1);
+    g_assert_cmpuint(at, ==, p->count);
+    close(p->inflight_fd);
+    peer_free(p);
+}
+
+/* A descriptor without a size, and no descriptor: there is no such region then. */
+static void test_inflight_of_nothing(void)
+{
+    for (unsigned with_fd = 0; with_fd < 2; with_fd++) {
+        Peer *p = peer_new(P(INFLIGHT_SHMFD));
+
+        p->inflight_fd = with_fd ? memfd_create("inflight", MFD_CLOEXEC) : -1;
+        p->inflight_size = with_fd ? 0 : 0x3000;
+        g_assert_nonnull(peer_start(p, NULL));
+        g_assert_true(p->backend->ops->prepare(p->backend, 256, NULL));
+        peer_join(p);
+        g_assert_cmpuint(p->messages[p->count - 1].header.request, ==, VHOST_USER_GET_INFLIGHT_FD);
+        if (with_fd) {
+            close(p->inflight_fd);
+        }
+        peer_free(p);
+    }
+}
+
+static void test_confirmation(void)
+{
+    Peer *p = peer_open(P(REPLY_ACK));
+    GError *err = NULL;
+
+    g_assert_true(p->backend->ops->set_features(p->backend, 0, NULL));
+    peer_join(p);
+    expect_u64(p, p->count - 1, VHOST_USER_SET_FEATURES, VERSION_ACK, F_PROTOCOL);
+    peer_free(p);
+
+    /* A refusal is the request's, the connection goes on. */
+    p = peer_new(P(REPLY_ACK));
+    p->ack = 1;
+    g_assert_nonnull(peer_start(p, NULL));
+    g_assert_false(p->backend->ops->set_features(p->backend, 0, &err));
+    g_assert_cmpstr(err->message, ==, "netdev 'n0': the back end refuses vhost-user request 2");
+    g_clear_error(&err);
+    g_assert_true(p->backend->connected);
+    peer_free(p);
+}
+
+static void test_configuration(void)
+{
+    Peer *p = peer_open(P(CONFIG));
+    uint8_t config[16];
+    VhostUserConfig wire = {.size = 16};
+    unsigned at;
+
+    g_assert_true(p->backend->has_config);
+    g_assert_cmpuint(vhost_user_get_config(p->backend, config, sizeof(config)), ==, 16);
+    g_assert_cmpuint(config[offsetof(struct virtio_net_config, status)], ==, VIRTIO_NET_S_LINK_UP);
+    peer_join(p);
+    at = p->count - 1;
+    expect(p, at, VHOST_USER_GET_CONFIG, VERSION, &wire, VHOST_USER_CONFIG_HEAD + 16, 0);
+    peer_free(p);
+
+    /* More than was asked for is nothing; less is that much. */
+    p = peer_open(P(CONFIG));
+    p->config_size = 17;
+    g_assert_cmpuint(vhost_user_get_config(p->backend, config, sizeof(config)), ==, 0);
+    p->config_size = UINT32_MAX;
+    g_assert_cmpuint(vhost_user_get_config(p->backend, config, sizeof(config)), ==, 0);
+    p->config_size = 3;
+    g_assert_cmpuint(vhost_user_get_config(p->backend, config, sizeof(config)), ==, 3);
+    peer_free(p);
+}
+
+/* --- back ends that cannot be used --- */
+
+static void refused(uint64_t features, uint64_t protocol, uint64_t queues, const char *message)
+{
+    Peer *p = peer_new(protocol);
+    GError *err = NULL;
+
+    p->features = features;
+    p->queues = queues;
+    g_assert_null(peer_start(p, &err));
+    g_assert_cmpstr(err->message, ==, message);
+    g_clear_error(&err);
+    peer_join(p);
+    peer_free(p);
+}
+
+static void test_refused(void)
+{
+    refused(0, 0, 1, "netdev 'n0': the vhost-user back end offers no features");
+    refused(FEATURES, P(MQ), 0, "netdev 'n0': queues=1, but the vhost-user back end has 0");
+}
+
+/* --- answers that nobody should give --- */
+
+static unsigned open_fds(void)
+{
+    GDir *dir = g_dir_open("/proc/self/fd", 0, NULL);
+    unsigned count = 0;
+
+    while (g_dir_read_name(dir)) {
+        count++;
+    }
+    g_dir_close(dir);
+    return count;
+}
+
+static BadAnswer bad_header(uint32_t request, uint32_t answered, uint32_t flags, uint32_t size)
+{
+    const VhostUserHeader header = {answered, flags, size};
+    BadAnswer bad = {.request = request, .size = sizeof(header) + MIN(size, 40)};
+
+    memcpy(bad.bytes, &header, sizeof(header));
+    return bad;
+}
+
+/* The connection is lost, the question fails with @message, no descriptor stays. */
+static void bad_answer(const BadAnswer *bad, const char *message)
+{
+    unsigned before = open_fds();
+    Peer *p = peer_open(P(CONFIG) | P(MQ));
+    GError *err = NULL;
+    uint32_t base;
+
+    p->bad = bad;
+    g_assert_false(p->backend->ops->vring_stop(p->backend, 0, &base, &err));
+    g_assert_nonnull(strstr(err->message, "netdev 'n0': vhost-user request 11: "));
+    g_assert_nonnull(strstr(err->message, message));
+    g_clear_error(&err);
+    g_assert_false(p->backend->connected);
+    /* Whoever asks next is told so, at once. */
+    g_assert_false(p->backend->ops->set_features(p->backend, 0, &err));
+    g_assert_cmpstr(err->message, ==,
+                    "netdev 'n0': the vhost-user back end is not connected");
+    g_clear_error(&err);
+    while (chardev_is_open(p->chr)) {
+        event_loop_run_once(event_loop_main(), true);
+    }
+    g_assert_false(p->link_up);
+    peer_free(p);
+    g_assert_cmpuint(open_fds(), ==, before);
+}
+
+static void test_bad_headers(void)
+{
+    const uint32_t asked = VHOST_USER_GET_VRING_BASE;
+    const struct {
+        uint32_t answered, flags, size;
+        const char *message;
+    } table[] = {
+        {asked + 1, VERSION_REPLY, 8, "the answer is to something else"},
+        {asked, VERSION, 8, "the answer is to something else"},
+        {asked, VHOST_USER_FLAG_REPLY, 8, "the answer is to something else"},
+        {asked, VHOST_USER_FLAG_REPLY | 2, 8, "the answer is to something else"},
+        {asked, VERSION_REPLY, 7, "the answer has the wrong size"},
+        {asked, VERSION_REPLY, 0, "the answer has the wrong size"},
+        {asked, VERSION_REPLY, sizeof(VhostUserPayload) + 1, "the answer has the wrong size"},
+        {asked, VERSION_REPLY, UINT32_MAX, "the answer has the wrong size"},
+    };
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(table); i++) {
+        BadAnswer bad = bad_header(asked, table[i].answered, table[i].flags, table[i].size);
+
+        bad.stays = i % 2;
+        bad.fds = i % 3;
+        bad_answer(&bad, table[i].message);
+    }
+}
+
+/* Cut off after each byte of a good answer. */
+static void test_cut_answers(void)
+{
+    for (size_t size = 0; size < sizeof(VhostUserHeader) + 8; size++) {
+        BadAnswer bad =
+            bad_header(VHOST_USER_GET_VRING_BASE, VHOST_USER_GET_VRING_BASE, VERSION_REPLY, 8);
+
+        bad.size = size;
+        bad.fds = size ? 8 : 0;
+        bad_answer(&bad, "");
+    }
+}
+
+/* A descriptor whose size was cut off is none: the next connection asks for another. */
+static void test_cut_inflight(void)
+{
+    unsigned before = open_fds();
+    Peer *p = peer_open(P(INFLIGHT_SHMFD));
+    BadAnswer bad = bad_header(VHOST_USER_GET_INFLIGHT_FD, VHOST_USER_GET_INFLIGHT_FD,
+                               VERSION_REPLY, sizeof(VhostUserInflight));
+
+    bad.size = sizeof(VhostUserHeader) + 8;
+    bad.fds = 1;
+    p->bad = &bad;
+    g_assert_false(p->backend->ops->prepare(p->backend, 256, NULL));
+    g_assert_cmpint(((VhostUser *)p->backend)->inflight_fd, ==, -1);
+    peer_free(p);
+    g_assert_cmpuint(open_fds(), ==, before);
+}
+
+/* Descriptors along with a good answer are closed, and it is one. */
+static void test_fds_nobody_asked_for(void)
+{
+    unsigned before = open_fds();
+    Peer *p = peer_open(0);
+    BadAnswer bad =
+        bad_header(VHOST_USER_GET_VRING_BASE, VHOST_USER_GET_VRING_BASE, VERSION_REPLY, 8);
+    uint32_t base = 1;
+    unsigned open = open_fds();
+
+    bad.stays = true;
+    bad.fds = 8;
+    p->bad = &bad;
+    g_assert_true(p->backend->ops->vring_stop(p->backend, 0, &base, NULL));
+    g_assert_cmpuint(base, ==, 0);
+    g_assert_cmpuint(open_fds(), ==, open);
+    g_assert_true(p->backend->connected);
+    peer_free(p);
+    g_assert_cmpuint(open_fds(), ==, before);
+}
+
+/* --- requests of the back end's --- */
+
+static int request_socket(Peer *p)
+{
+    pthread_mutex_lock(&p->lock);
+    int fd = p->request_fd;
+    pthread_mutex_unlock(&p->lock);
+    g_assert_cmpint(fd, >=, 0);
+    return fd;
+}
+
+static bool link_is_down(Peer *p)
+{
+    return !p->link_up;
+}
+
+static bool requests_are_closed(Peer *p)
+{
+    char byte;
+
+    return recv(request_socket(p), &byte, 1, MSG_DONTWAIT) == 0;
+}
+
+static bool has_answer(Peer *p)
+{
+    char bytes[20];
+
+    return recv(request_socket(p), bytes, sizeof(bytes), MSG_DONTWAIT | MSG_PEEK) == sizeof(bytes);
+}
+
+static void test_requests(void)
+{
+    Peer *p = peer_open(P(CONFIG) | P(BACKEND_REQ) | P(REPLY_ACK));
+    const VhostUserHeader change = {VHOST_USER_BACKEND_CONFIG_CHANGE_MSG, VERSION, 0};
+    struct {
+        VhostUserHeader header;
+        uint8_t payload[8];
+    } unknown = {{99, VERSION_ACK, 8}, {0}}, reply;
+
+    p->link_up = true;
+    /* In two pieces: nothing happens before it is whole. */
+    p->link = 0;
+    send(request_socket(p), &change, 5, 0);
+    send(request_socket(p), (const char *)&change + 5, sizeof(change) - 5, 0);
+    loop_until(link_is_down, p);
+    g_assert_cmpuint(p->link_changes, ==, 1);
+    /* What is not known is answered so, if an answer is wanted. */
+    send(request_socket(p), &unknown, sizeof(unknown), 0);
+    loop_until(has_answer, p);
+    recv(request_socket(p), &reply, sizeof(reply), 0);
+    g_assert_cmpuint(reply.header.request, ==, 99);
+    g_assert_cmphex(reply.header.flags, ==, VERSION_REPLY);
+    g_assert_cmpuint(reply.header.size, ==, 8);
+    g_assert_cmpmem(reply.payload, 8, "\1\0\0\0\0\0\0\0", 8);
+    g_assert_true(p->backend->connected);
+    peer_free(p);
+}
+
+static void test_bad_requests(void)
+{
+    const uint32_t sizes[] = {sizeof(VhostUserPayload) + 1, UINT32_MAX, UINT32_MAX - 11};
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(sizes); i++) {
+        Peer *p = peer_open(P(BACKEND_REQ) | P(REPLY_ACK));
+        const VhostUserHeader bad = {VHOST_USER_BACKEND_CONFIG_CHANGE_MSG, VERSION, sizes[i]};
+
+        send(request_socket(p), &bad, sizeof(bad), 0);
+        loop_until(requests_are_closed, p);
+        /* The rings go on without it. */
+        g_assert_true(p->backend->connected);
+        g_assert_true(p->backend->ops->set_features(p->backend, 0, NULL));
+        peer_free(p);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    event_loop_main(); /* its descriptors are open before any are counted */
+    g_test_add_func("/vhost-user/negotiation", test_negotiation);
+    g_test_add_func("/vhost-user/negotiation-of-old", test_negotiation_of_old);
+    g_test_add_func("/vhost-user/rings", test_rings);
+    g_test_add_func("/vhost-user/memory-table", test_memory_table);
+    g_test_add_func("/vhost-user/too-many-regions", test_too_many_regions);
+    g_test_add_func("/vhost-user/memory-slots", test_memory_slots);
+    g_test_add_func("/vhost-user/settings", test_settings);
+    g_test_add_func("/vhost-user/settings-unknown", test_settings_unknown);
+    g_test_add_func("/vhost-user/log", test_log);
+    g_test_add_func("/vhost-user/inflight", test_inflight);
+    g_test_add_func("/vhost-user/inflight-of-nothing", test_inflight_of_nothing);
+    g_test_add_func("/vhost-user/confirmation", test_confirmation);
+    g_test_add_func("/vhost-user/configuration", test_configuration);
+    g_test_add_func("/vhost-user/refused", test_refused);
+    g_test_add_func("/vhost-user/bad-headers", test_bad_headers);
+    g_test_add_func("/vhost-user/cut-answers", test_cut_answers);
+    g_test_add_func("/vhost-user/cut-inflight", test_cut_inflight);
+    g_test_add_func("/vhost-user/fds-nobody-asked-for", test_fds_nobody_asked_for);
+    g_test_add_func("/vhost-user/requests", test_requests);
+    g_test_add_func("/vhost-user/bad-requests", test_bad_requests);
+    return g_test_run();
+}
