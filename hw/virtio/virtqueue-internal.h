@@ -54,6 +54,12 @@ typedef struct VirtQueueMark {
     uint16_t position;       /* packed: its first slot; bit 15 is the wrap counter */
 } VirtQueueMark;
 
+/* A bad chain that was popped while @older ones were out, and waits until they are used. */
+typedef struct VirtQueueHeld {
+    VirtQueueElement *elem;
+    unsigned older;
+} VirtQueueHeld;
+
 /* The piece of RAM that the last buffer was in; the next one is nearly always there too. */
 typedef struct VirtQueueRange {
     uint64_t addr, size; /* size 0: none */
@@ -104,6 +110,10 @@ struct VirtQueue {
     unsigned unpopped_count;
     VirtQueueMark *marks; /* by slot of the pool */
 
+    /* Bad chains that wait, in the order they were popped: see virtqueue-order.c. */
+    VirtQueueHeld *held;
+    unsigned held_count;
+
     /* IN_ORDER: elements popped and not published, oldest first, from order_first on.  Room for
      * twice pool_num, so that they seldom have to move. */
     VirtQueueElement **order;
@@ -128,12 +138,19 @@ uint8_t *virtqueue_map_area(VirtQueue *vq, uint64_t addr, uint64_t size, unsigne
 
 /* Shows the driver @elems as used, in this order, and puts them back into the pool. */
 void virtqueue_publish(VirtQueue *vq, VirtQueueElement *const *elems, unsigned count);
-/* A chain that is no good, popped: counts and logs it, and returns it used with length 0. */
+/* A chain that is no good, popped: counts and logs it, and returns it used with length 0, when all
+ * that were popped before it are used. */
 void virtqueue_return_bad(VirtQueue *vq, VirtQueueElement *elem, const char *why);
+/* The same for one that was given back and popped again: younger ones may be out. */
+void virtqueue_return_bad_again(VirtQueue *vq, VirtQueueElement *elem, const char *why);
 
 /* Takes up to @max of the elements that were given back; those that a new memory map has made
  * bad are returned. */
 unsigned virtqueue_take_kept(VirtQueue *vq, VirtQueueElement **elems, unsigned max);
+
+/* Bad chains that wait: @used elements more are done; publish those that wait no longer. */
+void virtqueue_held_advance(VirtQueue *vq, unsigned used);
+void virtqueue_held_publish(VirtQueue *vq);
 
 /* IN_ORDER.  @elems were popped, in this order. */
 void virtqueue_order_push(VirtQueue *vq, VirtQueueElement *const *elems, unsigned count);

@@ -1,15 +1,43 @@
 /*
- * IN_ORDER (virtio 1.2, sections 2.7.9 and 2.8.10): chains are used in the order in which they
- * were made available, and elements that were given back are kept.
+ * Order: IN_ORDER (virtio 1.2, sections 2.7.9 and 2.8.10), where chains are used in the order in
+ * which they were made available; elements that were given back and are kept; bad chains.
  *
  * A device may finish elements in any order, and a pop may find a bad chain while older ones are
  * out.  So popped elements stand in a line (vq->order); one that is done waits until it is the
  * oldest, and whatever is done at the front is published together.  An element that was given
  * back keeps its place.
  *
- * Without IN_ORDER the line is empty, and only the keeping is used (packed rings).
+ * Without IN_ORDER the line is empty, but what a device that finishes in order has used must still
+ * be the oldest chains there are: a saved state says only how many, and the next device begins
+ * behind them.  A bad chain is found used by nobody, and so is held until those before it are done.
  */
 #include "hw/virtio/virtqueue-internal.h"
+
+void virtqueue_held_advance(VirtQueue *vq, unsigned used)
+{
+    for (unsigned i = 0; i < vq->held_count; i++) {
+        vq->held[i].older -= MIN(used, vq->held[i].older);
+    }
+}
+
+void virtqueue_held_publish(VirtQueue *vq)
+{
+    unsigned i = 0;
+
+    while (i < vq->held_count) {
+        VirtQueueElement *elem = vq->held[i].elem;
+
+        if (vq->held[i].older) {
+            i++;
+            continue;
+        }
+        vq->held_count--;
+        memmove(vq->held + i, vq->held + i + 1, (vq->held_count - i) * sizeof(*vq->held));
+        /* Others that wait wait for this one too: they may be next, and so may earlier ones. */
+        virtqueue_publish(vq, &elem, 1);
+        i = 0;
+    }
+}
 
 void virtqueue_order_push(VirtQueue *vq, VirtQueueElement *const *elems, unsigned count)
 {
@@ -90,7 +118,7 @@ unsigned virtqueue_take_kept(VirtQueue *vq, VirtQueueElement **elems, unsigned m
         elem->popped_ns = 0;
         if (virtqueue_mark(vq, elem)->map_generation != vq->map_generation &&
             !retranslate(vq, elem)) {
-            virtqueue_return_bad(vq, elem, "buffer outside RAM");
+            virtqueue_return_bad_again(vq, elem, "buffer outside RAM");
             continue;
         }
         elems[n++] = elem;

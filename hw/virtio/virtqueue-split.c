@@ -3,8 +3,8 @@
  * a used ring the device writes.
  *
  * Pop: the available index is loaded once a batch, then heads and chains one after the other.  A
- * bad chain goes straight to the used ring with length 0, at the place the next good one would
- * have got (elements being filled have no place before their flush).
+ * bad chain goes to the used ring with length 0 as soon as nothing older is out (elements being
+ * filled have no place before their flush).
  * Flush: used entries are written, then one store of the used index.  With IN_ORDER one entry, at
  * the place of the first, stands for a run of chains and names the last (2.7.9).
  * Notifications: without EVENT_IDX a flag each way; with it, the driver notifies when the index
@@ -258,7 +258,8 @@ static void remember_order(VirtQueue *vq, VirtQueueElement **elems, unsigned cou
 
 static unsigned split_pop_batch(VirtQueue *vq, VirtQueueElement **elems, unsigned max)
 {
-    unsigned n = 0, ordered;
+    unsigned n = 0, bad = 0, ordered;
+    unsigned given_back = vq->rules.in_order ? 0 : vq->unpopped_count; /* they come first */
     uint16_t head;
 
     if (seen_available(vq) < max && split_available(vq) == 0) {
@@ -282,7 +283,11 @@ static unsigned split_pop_batch(VirtQueue *vq, VirtQueueElement **elems, unsigne
             remember_order(vq, &elem, 1);
             ordered = n;
         }
-        virtqueue_return_bad(vq, elem, why);
+        if (n + bad++ < given_back) {
+            virtqueue_return_bad_again(vq, elem, why);
+        } else {
+            virtqueue_return_bad(vq, elem, why);
+        }
     }
     if (G_UNLIKELY(vq->rules.in_order)) {
         remember_order(vq, elems + ordered, n - ordered);

@@ -47,12 +47,14 @@ static void pool_free(VirtQueue *vq)
     g_free(vq->unpopped);
     g_free(vq->kept);
     g_free(vq->marks);
+    g_free(vq->held);
     g_free(vq->order);
     vq->slots = NULL;
     vq->free = vq->filled = vq->kept = vq->order = NULL;
     vq->unpopped = NULL;
     vq->marks = NULL;
-    vq->pool_num = vq->free_count = vq->unpopped_count = 0;
+    vq->held = NULL;
+    vq->pool_num = vq->free_count = vq->unpopped_count = vq->held_count = 0;
 }
 
 static void pool_refill(VirtQueue *vq)
@@ -63,7 +65,7 @@ static void pool_refill(VirtQueue *vq)
     }
     virtqueue_bounce_free(vq);
     vq->free_count = vq->pool_num;
-    vq->unpopped_count = 0;
+    vq->unpopped_count = vq->held_count = 0;
     vq->order_first = vq->order_count = 0;
     vq->slots_out = 0;
 }
@@ -82,6 +84,7 @@ static void pool_new(VirtQueue *vq)
     vq->unpopped = g_new0(uint16_t, vq->num);
     vq->kept = g_new0(VirtQueueElement *, vq->num);
     vq->marks = g_new0(VirtQueueMark, vq->num);
+    vq->held = g_new0(VirtQueueHeld, vq->num);
     vq->order = g_new0(VirtQueueElement *, 2 * vq->num);
     vq->pool_num = vq->num;
     for (unsigned i = 0; i < vq->pool_num; i++) {
@@ -252,14 +255,22 @@ void virtqueue_publish(VirtQueue *vq, VirtQueueElement *const *elems, unsigned c
     for (unsigned i = 0; i < count; i++) {
         virtqueue_pool_put(vq, elems[i]);
     }
+    if (G_UNLIKELY(vq->held_count)) {
+        virtqueue_held_advance(vq, count);
+        virtqueue_held_publish(vq);
+    }
 }
 
-void virtqueue_return_bad(VirtQueue *vq, VirtQueueElement *elem, const char *why)
+static void bad_note(VirtQueue *vq, VirtQueueElement *elem, const char *why)
 {
     vq->stats.bad_chains++;
-    vq->returned_bad = true;
     guest_error("virtqueue %u: chain %u: %s; returned with length 0", vq->index, elem->head, why);
     elem->len = 0;
+}
+
+static void return_now(VirtQueue *vq, VirtQueueElement *elem)
+{
+    vq->returned_bad = true;
     if (vq->rules.in_order) {
         elem->in_size = 1; /* not written whole: it has a used entry of its own */
         elem->in_order_done = true;
@@ -267,6 +278,24 @@ void virtqueue_return_bad(VirtQueue *vq, VirtQueueElement *elem, const char *why
     } else {
         virtqueue_publish(vq, &elem, 1);
     }
+}
+
+void virtqueue_return_bad(VirtQueue *vq, VirtQueueElement *elem, const char *why)
+{
+    unsigned older = virtqueue_in_flight(vq) - 1; /* those held among them */
+
+    bad_note(vq, elem, why);
+    if (older && !vq->rules.in_order) {
+        vq->held[vq->held_count++] = (VirtQueueHeld){elem, older};
+    } else {
+        return_now(vq, elem);
+    }
+}
+
+void virtqueue_return_bad_again(VirtQueue *vq, VirtQueueElement *elem, const char *why)
+{
+    bad_note(vq, elem, why);
+    return_now(vq, elem);
 }
 
 uint8_t *virtqueue_map_area(VirtQueue *vq, uint64_t addr, uint64_t size, unsigned align,
@@ -345,6 +374,9 @@ unsigned virtqueue_pop_batch(VirtQueue *vq, VirtQueueElement **elems, unsigned m
     if (!usable(vq)) {
         return 0;
     }
+    if (G_UNLIKELY(vq->held_count)) {
+        virtqueue_held_publish(vq); /* the ring may have been out of reach when it was time */
+    }
     n = vq->ops->pop_batch(vq, elems, max);
     vq->stats.popped += n;
     if (G_UNLIKELY(vq->returned_bad)) {
@@ -372,6 +404,7 @@ void virtqueue_detach(VirtQueue *vq, VirtQueueElement *elem)
     if (vq->rules.in_order) {
         virtqueue_order_remove(vq, elem);
     }
+    virtqueue_held_advance(vq, 1);
     virtqueue_pool_put(vq, elem);
 }
 

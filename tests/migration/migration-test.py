@@ -513,7 +513,8 @@ def read_frames(connection, wait=0.5):
 
 @test
 def parked_packets_are_neither_lost_nor_sent_twice():
-    for packed in (False, True):
+    """Also where a driver's mistakes lie between them."""
+    for packed, mistakes in ((False, False), (True, False), (False, True), (True, True)):
         features = FEATURES | (1 << m.F_PACKED if packed else 0)
         listeners = [socket.socket(socket.AF_UNIX) for _ in range(2)]
         paths = [f"/tmp/swnic-parked-{os.getpid()}-{i}" for i in range(2)]
@@ -532,7 +533,12 @@ def parked_packets_are_neither_lost_nor_sent_twice():
             a, b = emulators
             driver = m.Driver(a, features, packed=packed)
             driver.start()
-            sent = [driver.send(i, 4000) for i in range(60)]
+            sent = []
+            for i in range(driver.SIZE):
+                if mistakes and i in (57, 59, 61):
+                    driver.add(m.TX, [(m.BUFFERS, 0, False)])  # a buffer of no bytes
+                else:
+                    sent.append(driver.send(i, 4000))
             driver.notify(m.TX)
             used = -1
             while used != driver.used(m.TX):
@@ -541,9 +547,14 @@ def parked_packets_are_neither_lost_nor_sent_twice():
             migrate(a, b)
             got = read_frames(peers[0])
             more = read_frames(peers[1])
-            print(f"# packed={packed}: {used} of 60 used before, {len(got)} left the source, "
-                  f"{len(more)} the destination")
+            print(f"# packed={packed}, mistakes={mistakes}: {used} of {driver.SIZE} used before, {len(got)} "
+                  f"left the source, {len(more)} the destination")
+            assert more, "nothing was parked"
             assert got + more == sent, ([f[20] for f in got], [f[20] for f in more])
+            driver.e = b
+            deadline = time.monotonic() + m.TIMEOUT
+            while driver.used(m.TX) != driver.SIZE:
+                assert time.monotonic() < deadline, driver.used(m.TX)
         finally:
             for s in (*listeners, *peers):
                 stack.callback(s.close)

@@ -12,7 +12,8 @@
 static const VirtQueueRules plain = {.indirect = true};
 static const VirtQueueRules events = {.indirect = true, .event_idx = true};
 
-/* Elements that are filled and not flushed keep their order when a bad chain goes back. */
+/* A bad chain waits for those before it, filled as they may be, and is behind what they are flushed
+ * with. */
 static void test_bad_between_fills(void)
 {
     Rig *rig = rig_new(8, plain);
@@ -28,9 +29,95 @@ static void test_bad_between_fills(void)
     g_assert_cmpuint(b->head, ==, 2);
     virtqueue_fill(rig->vq, b, 22, 1);
     virtqueue_flush(rig->vq, 2);
-    rig_assert_used(rig, 1, 0);
     rig_assert_used(rig, 0, 11);
     rig_assert_used(rig, 2, 22);
+    rig_assert_used(rig, 1, 0);
+    rig_free(rig);
+}
+
+static void offer_bad(Rig *rig, uint16_t head)
+{
+    rig_set_desc(rig_desc(rig, head), RIG_BUFFER, 0, 0, 0);
+    rig_offer(rig, head);
+}
+
+/* What is used is always the oldest there is: a device that begins behind it (a migration) loses
+ * nothing, and returns nothing twice. */
+static void test_bad_behind_one_that_is_out(void)
+{
+    Rig *rig = rig_new(8, plain);
+    VirtQueueElement *elems[8];
+
+    rig_offer_simple(rig, 0);
+    offer_bad(rig, 1);
+    offer_bad(rig, 2);
+    rig_offer_simple(rig, 3);
+    offer_bad(rig, 4);
+    g_assert_cmpuint(virtqueue_pop_batch(rig->vq, elems, 8), ==, 2);
+    g_assert_cmpuint(virtqueue_used_idx(rig->vq), ==, 0);
+    g_assert_cmpuint(virtqueue_inuse(rig->vq), ==, 5);
+    g_assert_cmpuint(rig->returned, ==, 0);
+    /* Another device goes on from there. */
+    virtqueue_set_indices(rig->vq, virtqueue_used_idx(rig->vq), virtqueue_used_idx(rig->vq));
+    g_assert_cmpuint(virtqueue_pop_batch(rig->vq, elems, 8), ==, 2);
+    g_assert_cmpuint(elems[0]->head, ==, 0);
+    g_assert_cmpuint(elems[1]->head, ==, 3);
+    virtqueue_fill(rig->vq, elems[0], 7, 0);
+    virtqueue_flush(rig->vq, 1);
+    rig_assert_used(rig, 0, 7);
+    rig_assert_used(rig, 1, 0);
+    rig_assert_used(rig, 2, 0);
+    g_assert_true(virtqueue_should_interrupt(rig->vq));
+    g_assert_cmpuint(virtqueue_used_idx(rig->vq), ==, 3);
+    g_assert_cmpuint(virtqueue_inuse(rig->vq), ==, 2);
+    virtqueue_set_indices(rig->vq, 3, 3);
+    g_assert_cmpuint(virtqueue_pop_batch(rig->vq, elems, 8), ==, 1);
+    g_assert_cmpuint(elems[0]->head, ==, 3);
+    virtqueue_fill(rig->vq, elems[0], 8, 0);
+    virtqueue_flush(rig->vq, 1);
+    rig_assert_used(rig, 3, 8);
+    rig_assert_used(rig, 4, 0);
+    g_assert_cmpuint(virtqueue_inuse(rig->vq), ==, 0);
+    rig_free(rig);
+}
+
+/* Where the one before it is never used, it goes back with the next look. */
+static void test_bad_behind_one_that_is_forgotten(void)
+{
+    Rig *rig = rig_new(8, plain);
+    VirtQueueElement *a;
+
+    rig_offer_simple(rig, 0);
+    offer_bad(rig, 1);
+    g_assert_cmpuint(virtqueue_pop_batch(rig->vq, &a, 1), ==, 1);
+    g_assert_null(rig_pop(rig));
+    g_assert_cmpuint(virtqueue_used_idx(rig->vq), ==, 0);
+    virtqueue_fill(rig->vq, a, 0, 0);
+    dma_space_set_enabled(&rig->dma, false);
+    virtqueue_flush(rig->vq, 1);
+    g_assert_cmpuint(rig_used(rig)->idx, ==, 0);
+    dma_space_set_enabled(&rig->dma, true);
+    g_assert_null(rig_pop(rig));
+    rig_assert_used(rig, 1, 0);
+    g_assert_cmpuint(virtqueue_inuse(rig->vq), ==, 0);
+    rig_free(rig);
+}
+
+/* A chain that was good and is bad when it is popped again does not wait for younger ones. */
+static void test_bad_when_popped_again(void)
+{
+    Rig *rig = rig_new(8, plain);
+    VirtQueueElement *elems[2];
+
+    rig_offer_simple(rig, 0);
+    offer_bad(rig, 1);
+    g_assert_cmpuint(virtqueue_pop_batch(rig->vq, elems, 2), ==, 1);
+    virtqueue_unpop(rig->vq, elems[0]);
+    rig_set_desc(rig_desc(rig, 0), RIG_BUFFER, 0, 0, 0);
+    g_assert_null(rig_pop(rig));
+    rig_assert_used(rig, 0, 0);
+    rig_assert_used(rig, 1, 0);
+    g_assert_cmpuint(virtqueue_inuse(rig->vq), ==, 0);
     rig_free(rig);
 }
 
@@ -304,6 +391,10 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/virtqueue/split/bad/between-fills", test_bad_between_fills);
+    g_test_add_func("/virtqueue/split/bad/behind-one-that-is-out", test_bad_behind_one_that_is_out);
+    g_test_add_func("/virtqueue/split/bad/behind-one-that-is-forgotten",
+                    test_bad_behind_one_that_is_forgotten);
+    g_test_add_func("/virtqueue/split/bad/when-popped-again", test_bad_when_popped_again);
     for (unsigned i = 0; i < G_N_ELEMENTS(bad_chains); i++) {
         g_autofree char *path = g_strdup_printf("/virtqueue/split/bad/%s", bad_chains[i].name);
 

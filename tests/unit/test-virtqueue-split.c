@@ -200,10 +200,9 @@ static void test_unpop_over_bad(void)
         rig_offer(rig, 1);
         rig_offer_simple(rig, 2);
         g_assert_cmpuint(virtqueue_pop_batch(rig->vq, elems, 4), ==, 2);
-        rig_assert_used(rig, 1, 0);
         virtqueue_unpop(rig->vq, elems[1]);
         virtqueue_unpop(rig->vq, elems[0]);
-        g_assert_cmpuint(virtqueue_inuse(rig->vq), ==, 0);
+        g_assert_cmpuint(virtqueue_inuse(rig->vq), ==, 1); /* it waits */
         g_assert_cmpuint(virtqueue_pop_batch(rig->vq, elems, 4), ==, 2);
         g_assert_cmpuint(elems[0]->head, ==, 0);
         g_assert_cmpuint(elems[1]->head, ==, 2);
@@ -213,6 +212,7 @@ static void test_unpop_over_bad(void)
         virtqueue_flush(rig->vq, 2);
         rig_assert_used(rig, 0, 1);
         rig_assert_used(rig, 2, 2);
+        rig_assert_used(rig, 1, 0);
     }
     g_assert_cmpuint(rig->broken, ==, 0);
     rig_free(rig);

@@ -14,8 +14,8 @@
  *         }
  *     } while (virtqueue_enable_notify(vq));
  *
- * A bad chain costs that chain: virtqueue_pop_batch() returns it used with length 0, counts it
- * and goes on.  What leaves no head to return breaks the queue (vq->broken, and @broken is called
+ * A bad chain costs that chain: virtqueue_pop_batch() counts it, returns it used with length 0 (at
+ * once, or when the chains popped before it are used) and goes on.  What leaves no head to return breaks the queue (vq->broken, and @broken is called
  * once); pop then returns nothing until reset.
  */
 #ifndef HW_VIRTIO_VIRTQUEUE_H
