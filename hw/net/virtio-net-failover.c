@@ -7,9 +7,11 @@
  * takes it out (as device_del does, with the guest's consent), since it may be tied to this host; a
  * migration that fails brings it back.
  *
- *   hidden ──STANDBY accepted──> plugged ──migration begins──> leaving ──the guest lets go──> hidden
- *                                   ^                             |
- *                                   └── made anew <── gone <── migration failed meanwhile
+ *   hidden -> plugged   STANDBY is accepted
+ *   plugged -> leaving  a migration begins: the guest is asked
+ *   leaving -> hidden   the guest lets go; the migration goes on
+ *   leaving -> plugged  the migration has failed: at once if it is still there when the guest
+ *                       refuses, else made anew when the guest has let go
  *
  * On the destination STANDBY is accepted when the saved state is loaded.
  */

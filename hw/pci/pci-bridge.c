@@ -65,9 +65,9 @@ void pci_bridge_init_config(PCIDevice *bridge)
     memset(wmask + PCI_PREF_BASE_UPPER32, 0xff, 8);
     pci_set_word(config + PCI_PREF_MEMORY_BASE, PCI_PREF_RANGE_TYPE_64);
     pci_set_word(config + PCI_PREF_MEMORY_LIMIT, PCI_PREF_RANGE_TYPE_64);
-    pci_set_word(wmask + PCI_BRIDGE_CONTROL,
-                 PCI_BRIDGE_CTL_PARITY | PCI_BRIDGE_CTL_SERR | PCI_BRIDGE_CTL_ISA |
-                     PCI_BRIDGE_CTL_VGA | BRIDGE_CTL_VGA_16BIT | PCI_BRIDGE_CTL_BUS_RESET);
+    pci_set_word(wmask + PCI_BRIDGE_CONTROL, PCI_BRIDGE_CTL_PARITY | PCI_BRIDGE_CTL_SERR |
+                                                 PCI_BRIDGE_CTL_ISA | PCI_BRIDGE_CTL_VGA |
+                                                 BRIDGE_CTL_VGA_16BIT | PCI_BRIDGE_CTL_BUS_RESET);
     pci_set_word(bridge->w1cmask + PCI_SEC_STATUS,
                  PCI_STATUS_PARITY | PCI_STATUS_SIG_TARGET_ABORT | PCI_STATUS_REC_TARGET_ABORT |
                      PCI_STATUS_REC_MASTER_ABORT | PCI_STATUS_SIG_SYSTEM_ERROR |

@@ -39,8 +39,7 @@ static const ExtendedRegister aer_registers[] = {
     {PCI_ERR_ROOT_STATUS, 0, 0, 0x7f},
 };
 
-#define ACS_SERVICES                                                                               \
-    (PCI_ACS_SV | PCI_ACS_TB | PCI_ACS_RR | PCI_ACS_CR | PCI_ACS_UF | PCI_ACS_DT)
+#define ACS_SERVICES (PCI_ACS_SV | PCI_ACS_TB | PCI_ACS_RR | PCI_ACS_CR | PCI_ACS_UF | PCI_ACS_DT)
 
 static const ExtendedRegister acs_registers[] = {
     {PCI_ACS_CAP, ACS_SERVICES, (uint32_t)ACS_SERVICES << 16, 0}, /* control in the upper half */

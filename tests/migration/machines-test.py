@@ -384,17 +384,16 @@ def expect_refused(start, stream, text):
     path = Path(f"/tmp/swnic-machines-{os.getpid()}")
     path.write_bytes(stream)
     try:
-        with start(f"file:{path}") as e:
+        with start("defer") as e:
+            e.command("migrate-incoming", uri=f"file:{path}", **{"exit-on-error": False})
+            info = e.wait_migration("completed", "failed")
             if text is None:
-                info = e.wait_migration("completed", "failed")
                 assert info["status"] == "completed", info
-                return
-            status = e.process.wait(m.TIMEOUT)
-            message = e.close()[1]
-            assert status == 1 and text in message, (status, message, text)
-    except (RuntimeError, EOFError, ConnectionError, BrokenPipeError) as error:
-        # It may end before its monitor is up.
-        assert text and text in str(error), (text, error)
+            else:
+                assert info["status"] == "failed" and text in info["error-desc"], (info, text)
+                assert e.command("query-status")["status"] == "inmigrate"
+            status = e.close()[0]
+            assert status == 0, status
     finally:
         path.unlink()
 

@@ -547,8 +547,8 @@ def parked_packets_are_neither_lost_nor_sent_twice():
             migrate(a, b)
             got = read_frames(peers[0])
             more = read_frames(peers[1])
-            print(f"# packed={packed}, mistakes={mistakes}: {used} of {driver.SIZE} used before, {len(got)} "
-                  f"left the source, {len(more)} the destination")
+            print(f"# packed={packed}, mistakes={mistakes}: {used} of {driver.SIZE} used before, "
+                  f"{len(got)} left the source, {len(more)} the destination")
             assert more, "nothing was parked"
             assert got + more == sent, ([f[20] for f in got], [f[20] for f in more])
             driver.e = b

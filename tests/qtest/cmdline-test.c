@@ -103,7 +103,6 @@ static void test_refused(void)
         {"-pidfile /nonexistent/p", "/nonexistent/p"},
         {"-D /nonexistent/l", "/nonexistent/l"},
         {"-d foo", "'foo'"},
-        {"-only-migratable -device virtio-rng-pci", "not migratable"},
         {"-trace nope", "'nope' does not exist"},
         {"-trace enable=virtio_*,foo=1", "'foo'"},
         {"-trace events=/nonexistent/e", "/nonexistent/e"},

@@ -174,8 +174,7 @@ static void test_reset_with_filter(void)
 {
     g_autofree char *path =
         g_strdup_printf("%s/swnic-backpressure-%d.pcap", g_get_tmp_dir(), getpid());
-    g_autofree char *filter =
-        g_strdup_printf("filter-dump,id=d0,netdev=n0,queue=rx,file=%s", path);
+    g_autofree char *filter = g_strdup_printf("filter-dump,id=d0,netdev=n0,queue=rx,file=%s", path);
     const char *args[] = {"-object", filter, NULL};
     Rig *rig = rig_new(&(RigConfig){.sndbuf = SNDBUF, .args = args});
     const unsigned count = 3, record = 16 + FRAME; /* a pcap record's header in front */

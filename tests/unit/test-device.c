@@ -190,6 +190,24 @@ static void test_iothread(void)
     json_object_put(options);
 }
 
+/* For good: the last test. */
+static void test_only_migratable(void)
+{
+    static const char table[] = "a migration table";
+    DeviceClass *klass = g_type_class_ref(t_dev_get_type());
+
+    machine_start();
+    device_set_only_migratable();
+    check_refused("{\"driver\": \"tdev\", \"id\": \"d0\", \"bus\": \"tbus.0\"}",
+                  "Device 'd0' (tdev) is not migratable, but -only-migratable was given");
+    klass->vmsd = table;
+    add("{\"driver\": \"tdev\", \"id\": \"d0\", \"bus\": \"tbus.0\"}");
+    klass->vmsd = NULL;
+    check_del("d0", NULL);
+    machine_end();
+    g_type_class_unref(klass);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -200,6 +218,7 @@ int main(int argc, char **argv)
     g_test_add_func("/device/add/hotplug-resets", test_hotplug_state);
     g_test_add_func("/device/bus/names-and-order", test_buses);
     g_test_add_func("/device/iothread", test_iothread);
+    g_test_add_func("/only-migratable/refuses", test_only_migratable);
     int ret = g_test_run();
     g_string_free(event_log, TRUE);
     return ret;

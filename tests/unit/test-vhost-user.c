@@ -41,6 +41,7 @@ typedef struct BadAnswer {
 typedef struct Peer {
     uint64_t features, protocol_features, queues, slots;
     uint64_t ack; /* what requests are confirmed with */
+    /* These may change while the thread runs: atomic. */
     const BadAnswer *bad;
     uint16_t link;        /* of the configuration */
     uint32_t config_size; /* 0: as asked */
@@ -91,7 +92,9 @@ static void answer(int fd, uint32_t request, const void *payload, uint32_t size,
         uint8_t payload[sizeof(VhostUserPayload)];
     } message = {.header = {request, VERSION_REPLY, size}};
 
-    memcpy(message.payload, payload, size);
+    if (size) {
+        memcpy(message.payload, payload, size);
+    }
     send_bytes(fd, &message, sizeof(message.header) + size, &passed, passed >= 0);
 }
 
@@ -135,9 +138,12 @@ static void answer_config(Peer *p, int fd, const Message *m)
     VhostUserConfig config = {0};
 
     memcpy(&config, m->payload, VHOST_USER_CONFIG_HEAD);
-    config.data[offsetof(struct virtio_net_config, status)] = (uint8_t)p->link;
-    if (p->config_size) {
-        config.size = p->config_size;
+    uint32_t size = __atomic_load_n(&p->config_size, __ATOMIC_RELAXED);
+
+    config.data[offsetof(struct virtio_net_config, status)] =
+        (uint8_t)__atomic_load_n(&p->link, __ATOMIC_RELAXED);
+    if (size) {
+        config.size = size;
     }
     answer(fd, m->header.request, &config, VHOST_USER_CONFIG_HEAD + MIN(config.size, 256), -1);
 }
@@ -204,14 +210,16 @@ static void *peer_thread(void *opaque)
     while (p->count < MESSAGES_MAX && receive(p, fd, &p->messages[p->count])) {
         const Message *m = &p->messages[p->count++];
 
-        if (!p->bad || p->bad->request != m->header.request) {
+        const BadAnswer *bad = __atomic_load_n(&p->bad, __ATOMIC_ACQUIRE);
+
+        if (!bad || bad->request != m->header.request) {
             answer_message(p, fd, m);
             continue;
         }
-        if (p->bad->size) {
-            send_bytes(fd, p->bad->bytes, p->bad->size, extra, p->bad->fds);
+        if (bad->size) {
+            send_bytes(fd, bad->bytes, bad->size, extra, bad->fds);
         }
-        if (!p->bad->stays) {
+        if (!bad->stays) {
             break;
         }
     }
@@ -655,11 +663,11 @@ static void test_configuration(void)
 
     /* More than was asked for is nothing; less is that much. */
     p = peer_open(P(CONFIG));
-    p->config_size = 17;
+    __atomic_store_n(&p->config_size, 17, __ATOMIC_RELAXED);
     g_assert_cmpuint(vhost_user_get_config(p->backend, config, sizeof(config)), ==, 0);
-    p->config_size = UINT32_MAX;
+    __atomic_store_n(&p->config_size, UINT32_MAX, __ATOMIC_RELAXED);
     g_assert_cmpuint(vhost_user_get_config(p->backend, config, sizeof(config)), ==, 0);
-    p->config_size = 3;
+    __atomic_store_n(&p->config_size, 3, __ATOMIC_RELAXED);
     g_assert_cmpuint(vhost_user_get_config(p->backend, config, sizeof(config)), ==, 3);
     peer_free(p);
 }
@@ -717,7 +725,7 @@ static void bad_answer(const BadAnswer *bad, const char *message)
     GError *err = NULL;
     uint32_t base;
 
-    p->bad = bad;
+    __atomic_store_n(&p->bad, bad, __ATOMIC_RELEASE);
     g_assert_false(p->backend->ops->vring_stop(p->backend, 0, &base, &err));
     g_assert_nonnull(strstr(err->message, "netdev 'n0': vhost-user request 11: "));
     g_assert_nonnull(strstr(err->message, message));
@@ -725,8 +733,7 @@ static void bad_answer(const BadAnswer *bad, const char *message)
     g_assert_false(p->backend->connected);
     /* Whoever asks next is told so, at once. */
     g_assert_false(p->backend->ops->set_features(p->backend, 0, &err));
-    g_assert_cmpstr(err->message, ==,
-                    "netdev 'n0': the vhost-user back end is not connected");
+    g_assert_cmpstr(err->message, ==, "netdev 'n0': the vhost-user back end is not connected");
     g_clear_error(&err);
     while (chardev_is_open(p->chr)) {
         event_loop_run_once(event_loop_main(), true);
@@ -785,7 +792,7 @@ static void test_cut_inflight(void)
 
     bad.size = sizeof(VhostUserHeader) + 8;
     bad.fds = 1;
-    p->bad = &bad;
+    __atomic_store_n(&p->bad, &bad, __ATOMIC_RELEASE);
     g_assert_false(p->backend->ops->prepare(p->backend, 256, NULL));
     g_assert_cmpint(((VhostUser *)p->backend)->inflight_fd, ==, -1);
     peer_free(p);
@@ -804,7 +811,7 @@ static void test_fds_nobody_asked_for(void)
 
     bad.stays = true;
     bad.fds = 8;
-    p->bad = &bad;
+    __atomic_store_n(&p->bad, &bad, __ATOMIC_RELEASE);
     g_assert_true(p->backend->ops->vring_stop(p->backend, 0, &base, NULL));
     g_assert_cmpuint(base, ==, 0);
     g_assert_cmpuint(open_fds(), ==, open);
@@ -854,7 +861,7 @@ static void test_requests(void)
 
     p->link_up = true;
     /* In two pieces: nothing happens before it is whole. */
-    p->link = 0;
+    __atomic_store_n(&p->link, 0, __ATOMIC_RELAXED);
     send(request_socket(p), &change, 5, 0);
     send(request_socket(p), (const char *)&change + 5, sizeof(change) - 5, 0);
     loop_until(link_is_down, p);
