@@ -47,6 +47,16 @@ struct EventLoopHook {
     bool removed; /* freed once nobody walks the list */
 };
 
+/* busy-poll.c */
+typedef struct BusyPoll {
+    EventLoopPoll set;
+    int64_t now_ns; /* how long the next look may take */
+} BusyPoll;
+/* An event came after @waited_ns. */
+void busy_poll_adapt(BusyPoll *poll, int64_t waited_ns);
+/* Looks at epoll descriptor @fd, not beyond host time @until_ns; true: there is an event. */
+bool busy_poll_wait(const BusyPoll *poll, int fd, int64_t until_ns);
+
 struct EventLoop {
     char *name;
     GMainContext *context;
@@ -65,6 +75,8 @@ struct EventLoop {
     uint32_t generation;
     GPtrArray *hooks;
     unsigned hook_walkers;
+    BusyPoll poll;
+    int64_t wait_ns;  /* host time at which the loop began to wait; 0: it does not */
     int64_t armed_ns; /* host time for which timer_fd is set; in the past: not set */
 
     /* Guards what follows. */

@@ -137,6 +137,15 @@ static void loop_arm_timer(EventLoop *loop, int64_t deadline_ns, int64_t now_ns)
     loop->armed_ns = deadline_ns;
 }
 
+/* @found: by an event, which busy polling learns from. */
+static void loop_end_wait(EventLoop *loop, bool found)
+{
+    if (found && loop->wait_ns) {
+        busy_poll_adapt(&loop->poll, clock_get_ns(CLOCK_HOST) - loop->wait_ns);
+    }
+    loop->wait_ns = 0;
+}
+
 static gboolean loop_prepare(GSource *source, gint *timeout)
 {
     EventLoop *loop = ((LoopSource *)source)->loop;
@@ -157,10 +166,21 @@ static gboolean loop_prepare(GSource *source, gint *timeout)
     loop->sleeping = !ready;
     pthread_mutex_unlock(&loop->lock);
 
-    if (!ready && deadline != TIME_NEVER) {
+    if (ready) {
+        return TRUE;
+    }
+    loop->wait_ns = now;
+    if (loop->poll.now_ns && busy_poll_wait(&loop->poll, loop->epoll_fd, deadline)) {
+        pthread_mutex_lock(&loop->lock);
+        loop->sleeping = false;
+        pthread_mutex_unlock(&loop->lock);
+        loop_end_wait(loop, true);
+        return TRUE;
+    }
+    if (deadline != TIME_NEVER) {
         loop_arm_timer(loop, deadline, now);
     }
-    return ready;
+    return FALSE;
 }
 
 static gboolean loop_check(GSource *source)
@@ -171,8 +191,9 @@ static gboolean loop_check(GSource *source)
     loop->sleeping = false;
     bool ready = loop->bh_first || event_loop_deadline_locked(loop) <= clock_get_ns(CLOCK_HOST);
     pthread_mutex_unlock(&loop->lock);
-    return ready || loop->always_ready || loop->hooks->len ||
-           g_source_query_unix_fd(source, loop->poll_tag);
+    ready = ready || g_source_query_unix_fd(source, loop->poll_tag);
+    loop_end_wait(loop, ready);
+    return ready || loop->always_ready || loop->hooks->len;
 }
 
 /* The entry of @fd if it is still the one an event was for, else NULL. */
@@ -281,6 +302,7 @@ static EventLoop *event_loop_new(const char *name, GMainContext *context, GError
     loop->epoll_fd = epoll_fd;
     loop->event_fd = event_fd;
     loop->timer_fd = timer_fd;
+    loop->poll.set.max_ns = EVENT_LOOP_POLL_MAX_NS;
     loop->fds = g_array_new(FALSE, TRUE, sizeof(FdEntry));
     loop->hooks = g_ptr_array_new();
     pthread_mutex_init(&loop->lock, NULL);
@@ -393,6 +415,23 @@ static void event_loop_destroy(EventLoop *loop)
     pthread_mutex_destroy(&loop->lock);
     g_free(loop->name);
     g_free(loop);
+}
+
+typedef struct SetPoll {
+    EventLoop *loop;
+    const EventLoopPoll *poll;
+} SetPoll;
+
+static void set_poll(void *opaque)
+{
+    SetPoll *set = opaque;
+    set->loop->poll = (BusyPoll){.set = *set->poll};
+}
+
+void event_loop_set_poll(EventLoop *loop, const EventLoopPoll *poll)
+{
+    SetPoll set = {loop, poll};
+    event_loop_run_sync(loop, set_poll, &set);
 }
 
 EventLoop *event_loop_new_thread(const char *name, GError **errp)

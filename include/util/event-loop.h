@@ -34,6 +34,16 @@ EventLoop *event_loop_try_main(GError **errp);
 EventLoop *event_loop_current(void);
 
 /* A loop in a thread of its own, running when this returns.  Ends with event_loop_free(). */
+/* How long a loop may look for events before it sleeps, as QEMU's iothreads know it. */
+typedef struct EventLoopPoll {
+    int64_t max_ns; /* 0: it sleeps at once */
+    int64_t grow;   /* factor; 0: 2 */
+    int64_t shrink; /* divisor; 0: back to nothing */
+} EventLoopPoll;
+#define EVENT_LOOP_POLL_MAX_NS 32768 /* of every loop, unless set */
+/* Callable from any thread, the loop running or not. */
+void event_loop_set_poll(EventLoop *loop, const EventLoopPoll *poll);
+
 EventLoop *event_loop_new_thread(const char *name, GError **errp);
 
 /* Stops the loop's thread, waits for it and frees the loop.  Never the main loop. */
