@@ -15,6 +15,7 @@
 /* Bytes of one chain in such memory: a frame of 64 KiB, its header, and room. */
 #define BOUNCE_MAX 131072
 #define AREAS      3
+#define HEAD       4 /* bytes of flags and index in front of a ring's entries */
 #define LOOKS      3 /* how often a look is repeated because it moved the event */
 
 typedef struct Shadow {
@@ -115,13 +116,33 @@ void virtqueue_bounce_unmap(VirtQueue *vq)
     }
 }
 
-/* Fetches the areas that the driver writes. */
-static bool fetch(VirtQueue *vq)
+static Shadow *find_shadow(VirtQueue *vq, const uint8_t *bytes)
 {
     for (unsigned i = 0; i < vq->bounce->count; i++) {
-        Shadow *shadow = &vq->bounce->shadows[i];
+        if (vq->bounce->shadows[i].bytes == bytes) {
+            return &vq->bounce->shadows[i];
+        }
+    }
+    return NULL;
+}
 
-        if (!shadow->stored && !dma_read(vq->dma, shadow->addr, shadow->bytes, shadow->size)) {
+/*
+ * Fetches the areas that the driver writes.  It goes on writing meanwhile, so the available index
+ * comes first, and by itself: what it stands for is then complete in what is fetched after it.
+ */
+static bool fetch(VirtQueue *vq)
+{
+    Shadow *avail = find_shadow(vq, vq->avail);
+
+    if (avail && !dma_read(vq->dma, avail->addr, avail->bytes, HEAD)) {
+        return false;
+    }
+    for (unsigned i = 0; i < vq->bounce->count; i++) {
+        Shadow *shadow = &vq->bounce->shadows[i];
+        uint64_t done = shadow == avail ? HEAD : 0;
+
+        if (!shadow->stored &&
+            !dma_read(vq->dma, shadow->addr + done, shadow->bytes + done, shadow->size - done)) {
             return false;
         }
     }
@@ -148,15 +169,14 @@ static bool store_part(VirtQueue *vq, Shadow *shadow, uint64_t from, uint64_t to
 /* Stores what the layout wrote: used entries first, then the flags and index in front of them. */
 static bool store(VirtQueue *vq)
 {
-    const uint64_t head = 4;
     bool changed = false;
 
     for (unsigned i = 0; i < vq->bounce->count; i++) {
         Shadow *shadow = &vq->bounce->shadows[i];
 
         if (shadow->stored) {
-            changed |= store_part(vq, shadow, MIN(head, shadow->size), shadow->size);
-            changed |= store_part(vq, shadow, 0, MIN(head, shadow->size));
+            changed |= store_part(vq, shadow, HEAD, shadow->size);
+            changed |= store_part(vq, shadow, 0, HEAD);
         }
     }
     return changed;
@@ -166,6 +186,13 @@ void virtqueue_bounce_mapped(VirtQueue *vq)
 {
     if (!vq->bounce || !vq->bounce->count) {
         return;
+    }
+    /* An available ring in RAM would show an index ahead of descriptors fetched before. */
+    if (!find_shadow(vq, vq->avail)) {
+        uint8_t *avail =
+            virtqueue_bounce_area(vq, vq->avail_addr, virtqueue_split_avail_size(vq), false);
+
+        vq->avail = avail ? avail : vq->avail;
     }
     vq->bounce->layout = vq->ops;
     vq->ops = &bounce_ops;

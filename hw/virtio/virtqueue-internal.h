@@ -190,6 +190,9 @@ bool virtqueue_read_table(VirtQueue *vq, uint64_t table, unsigned i, RingDesc *d
 /* Checks an indirect descriptor; NULL, or why it is bad. */
 const char *virtqueue_check_indirect(const VirtQueue *vq, const RingDesc *desc);
 
+/* virtqueue-split.c: bytes of the available ring. */
+uint64_t virtqueue_split_avail_size(const VirtQueue *vq);
+
 /* virtqueue-bounce.c: guest memory that is reached by copying.  An area or buffer there; NULL (or
  * why) when it is not reachable either. */
 bool virtqueue_bounce_reachable(const VirtQueue *vq, uint64_t addr, uint64_t size, bool writing);

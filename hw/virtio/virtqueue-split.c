@@ -51,6 +51,11 @@ static void store_avail_event(VirtQueue *vq, uint16_t event)
     virtqueue_mark_dirty(vq, vq->used_addr + RING_ENTRIES + vq->num * USED_ENTRY, 2);
 }
 
+uint64_t virtqueue_split_avail_size(const VirtQueue *vq)
+{
+    return RING_ENTRIES + vq->num * AVAIL_ENTRY + (vq->rules.event_idx ? 2 : 0);
+}
+
 static const char *split_map(VirtQueue *vq)
 {
     unsigned event = vq->rules.event_idx ? 2 : 0;
@@ -62,8 +67,7 @@ static const char *split_map(VirtQueue *vq)
     if (!vq->desc) {
         return "descriptor table is not in RAM or not aligned to 16";
     }
-    vq->avail = virtqueue_map_area(vq, vq->avail_addr, RING_ENTRIES + vq->num * AVAIL_ENTRY + event,
-                                   2, false);
+    vq->avail = virtqueue_map_area(vq, vq->avail_addr, virtqueue_split_avail_size(vq), 2, false);
     if (!vq->avail) {
         return "available ring is not in RAM or not aligned to 2";
     }
