@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "util/json.h"
+#include "util/runstate.h"
 
 #define OUTPUT_HIGH (256u << 10)
 #define READ_SIZE   4096u
@@ -307,7 +308,9 @@ static void hmp_line(void *opaque, const char *line)
 
     if (session == m->base.session) {
         hmp_output(m, text, strlen(text));
-        readline_show_prompt(m->readline);
+        if (vm_shutdown_requested() != SHUTDOWN_HOST_QMP_QUIT) { /* else no command follows */
+            readline_show_prompt(m->readline);
+        }
     }
     g_free(text);
 }
