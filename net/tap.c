@@ -170,7 +170,7 @@ static bool tap_read_in_place(TapClient *t)
         if (n < 0 && errno == EINTR) {
             continue;
         }
-        if (n <= 0) {
+        if (n < 0) {
             if (errno == EFAULT) { /* its memory is gone, and the frame with it */
                 net_count_drop(&t->nc, NET_DROP_HOST_ERROR, 1);
                 t->expect_large = 0;

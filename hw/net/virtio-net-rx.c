@@ -433,7 +433,7 @@ unsigned virtio_net_lend_buffers(NetClient *nc, struct iovec *iov, unsigned max)
         pieces += elem->in_num;
     }
     if (!pieces) {
-        rx_give_back(q); /* the frame will come by the other way, or none */
+        virtio_net_rx_finish(q); /* the frame will come by the other way, or none */
     }
     return pieces;
 }

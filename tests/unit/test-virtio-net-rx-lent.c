@@ -114,6 +114,26 @@ static void test_too_few(void)
     assert_lends_none(&rig, NEEDED - 1);
 }
 
+/* A buffer that can hold nothing goes back to the driver, also when none is lent. */
+static void test_bad_buffer(void)
+{
+    const RigPart tiny = {RIG_DATA, HDR - 1, true};
+    struct iovec iov[64];
+    unsigned head, len;
+    Rig rig;
+
+    start(&rig, MRG, 0);
+    g_assert_cmpuint(rig_add(&rig, RIG_RX, &tiny, 1, 0), ==, 0);
+    rig_post(&rig, 2, BUFFER);
+    g_assert_cmpuint(net_borrow_buffers(rig.peer, iov, G_N_ELEMENTS(iov)), ==, 0);
+    g_assert_true(rig_used(&rig, RIG_RX, &head, &len));
+    g_assert_cmpuint(head, ==, 0);
+    g_assert_cmpuint(len, ==, 0);
+    g_assert_false(rig_used(&rig, RIG_RX, &head, &len));
+    g_assert_cmpuint(rig.n->queues[0].rx_stats.bad_buffers, ==, 1);
+    rig_cleanup(&rig);
+}
+
 static void test_too_many_pieces(void)
 {
     Rig rig;
@@ -261,6 +281,7 @@ int main(int argc, char **argv)
     clock_set_stepped();
     g_test_add_func("/rx-lent/in-place", test_in_place);
     g_test_add_func("/rx-lent/too-few-buffers", test_too_few);
+    g_test_add_func("/rx-lent/bad-buffer", test_bad_buffer);
     g_test_add_func("/rx-lent/too-many-pieces", test_too_many_pieces);
     g_test_add_func("/rx-lent/plain-buffers", test_plain_buffers);
     g_test_add_func("/rx-lent/other-header", test_other_header);
