@@ -297,7 +297,9 @@ static void run_later(void *opaque)
     VfioUserMessage *message;
 
     channel_enter(channel);
-    while (!channel->freed && !channel->held && (message = g_queue_pop_head(&channel->kept))) {
+    /* As from the socket: none while the client leaves replies unread (channel_writable()). */
+    while (!channel->freed && !channel->held && g_queue_is_empty(&channel->out) &&
+           (message = g_queue_pop_head(&channel->kept))) {
         channel->kept_bytes -= message->size;
         channel->ops->message(channel->opaque, message);
     }
@@ -361,6 +363,9 @@ static void channel_writable(void *opaque)
         }
     }
     watch(channel);
+    if (!g_queue_is_empty(&channel->kept)) {
+        bh_schedule(channel->later);
+    }
 }
 
 /* Keeps the rest of a message, from byte @done on. */
