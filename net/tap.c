@@ -52,8 +52,7 @@ typedef struct TapClient {
     bool want_read, want_write;
     bool delivering;
 
-    unsigned
-        expect_large; /* the next frames are read in place: so many small ones may still come */
+    unsigned expect_large; /* > 0: frames are read in place; so many small ones may still come */
     uint8_t *arena;
     NetPacket pkts[READ_BATCH]; /* frames read; [first, count) not yet taken */
     struct iovec iov[READ_BATCH];

@@ -7,6 +7,7 @@ import select
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -389,3 +390,24 @@ def find_section(stream, idstr=IDSTR):
 def swap_section(stream, payload):
     start, end = find_section(stream)
     return stream[:start] + payload + stream[end:]
+
+
+def run_tests(tests):
+    """@tests: (name, function), those named on the command line or all, as TAP; the exit status."""
+    tests = [test for test in tests if not sys.argv[1:] or test[0] in sys.argv[1:]]
+    print(f"1..{len(tests)}", flush=True)
+    failed = 0
+    for number, (name, function) in enumerate(tests, 1):
+        begin = time.monotonic()
+        try:
+            function()
+            result = "ok"
+        except Exception as error:  # the others are still worth knowing
+            failed += 1
+            result = "not ok"
+            at = error.__traceback__
+            while at.tb_next:
+                at = at.tb_next
+            print(f"# line {at.tb_lineno}: {type(error).__name__}: {str(error)[:1500]}", flush=True)
+        print(f"{result} {number} {name} ({time.monotonic() - begin:.1f} s)", flush=True)
+    return 1 if failed else 0

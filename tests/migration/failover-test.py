@@ -288,25 +288,5 @@ def a_port_that_cannot_plug_gets_no_primary():
             raise AssertionError("it was plugged")
 
 
-def main():
-    only = sys.argv[1:]
-    tests = [t for t in TESTS if not only or t.__name__ in only]
-    print(f"1..{len(tests)}", flush=True)
-    failed = 0
-    for number, function in enumerate(tests, 1):
-        try:
-            function()
-            result = "ok"
-        except Exception as error:  # the others are still worth knowing
-            failed += 1
-            result = "not ok"
-            at = error.__traceback__
-            while at.tb_next:
-                at = at.tb_next
-            print(f"# line {at.tb_lineno}: {type(error).__name__}: {str(error)[:1500]}", flush=True)
-        print(f"{result} {number} {function.__name__}", flush=True)
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(m.run_tests([(t.__name__, t) for t in TESTS]))

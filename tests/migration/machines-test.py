@@ -575,25 +575,5 @@ for version, command in QEMUS:
                       lambda c=command, k=kind: qemu_mmio(c(), k)))
 
 
-def main():
-    only = sys.argv[1:]
-    tests = [t for t in TESTS if not only or t[0] in only]
-    print(f"1..{len(tests)}", flush=True)
-    failed = 0
-    for number, (name, run) in enumerate(tests, 1):
-        try:
-            run()
-            result = "ok"
-        except Exception as error:  # the others are still worth knowing
-            failed += 1
-            result = "not ok"
-            at = error.__traceback__
-            while at.tb_next:
-                at = at.tb_next
-            print(f"# line {at.tb_lineno}: {type(error).__name__}: {str(error)[:1500]}", flush=True)
-        print(f"{result} {number} {name}", flush=True)
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(m.run_tests(TESTS))
